@@ -1,0 +1,146 @@
+"""Every variable of a ctmoments dataset: name, dims, dtype, unit, meaning; and the constructors that use them.
+
+Simulated, exact, approximated and predicted moments have the same variables, so metrics, plots and the explorer
+have one code path for all of them. What a method cannot tell is NaN, never zero.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from ctmoments.errors import Status
+
+if TYPE_CHECKING:
+    from ctmoments.model.problem import Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """One entry: what an array is called, how it is shaped, and what it means."""
+
+    dims: tuple[str, ...]
+    dtype: str
+    unit: str
+    meaning: str
+
+
+VARIABLES: Mapping[str, Variable] = {
+    "theta": Variable(dims=("point", "parameter"), dtype="float64", unit="of the parameter", meaning="parameter values"),
+    "paths": Variable(
+        dims=("point", "replicate", "output"), dtype="float64", unit="of the output", meaning="outputs of each path"
+    ),
+    "status": Variable(dims=("point", "replicate"), dtype="int8", unit="1", meaning="how the path ended (errors.Status)"),
+    "mean": Variable(dims=("point", "output"), dtype="float64", unit="of the output", meaning="mean"),
+    "cov": Variable(
+        dims=("point", "output", "output_"), dtype="float64", unit="of the output, squared", meaning="covariance"
+    ),
+    "mean_se": Variable(
+        dims=("point", "output"), dtype="float64", unit="of the output", meaning="standard error of the mean"
+    ),
+    "cov_se": Variable(
+        dims=("point", "output", "output_"),
+        dtype="float64",
+        unit="of the output, squared",
+        meaning="standard error of the covariance",
+    ),
+    "replicates": Variable(
+        dims=("point",), dtype="int64", unit="1", meaning="simulated paths that the moments rest on; 0: none simulated"
+    ),
+    "status_count": Variable(dims=("point", "status"), dtype="int64", unit="1", meaning="paths by how they ended"),
+    "in_domain": Variable(dims=("point",), dtype="bool", unit="1", meaning="whether theta lies inside the box"),
+}
+
+
+def _variable(name: str, values: Any) -> tuple[tuple[str, ...], np.ndarray, dict[str, str]]:
+    entry = VARIABLES[name]
+    return entry.dims, np.asarray(values, entry.dtype), {"unit": entry.unit, "long_name": entry.meaning}
+
+
+def _output_coords(problem: Problem, dim: str) -> dict[str, tuple[str, Any]]:
+    suffix = dim.removeprefix("output")
+    return {
+        f"component{suffix}": (dim, np.asarray(problem.output_components, dtype=object).astype(str)),
+        f"time{suffix}": (dim, np.asarray(problem.output_times, np.float64)),
+    }
+
+
+def _attrs(problem: Problem, source: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    from ctmoments import __version__
+
+    attrs = {"source": source, "problem": problem.to_toml(), "ctmoments_version": __version__}
+    return attrs | {key: attr_value(value) for key, value in extra.items() if value is not None}
+
+
+def attr_value(value: Any) -> Any:
+    """A value that NetCDF and Zarr attributes can hold: numbers and text as they are, the rest as JSON."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value) if -(2**63) <= value < 2**63 else str(value)
+    if isinstance(value, (str, float, np.floating)):
+        return value
+    return json.dumps(value)
+
+
+def moments_dataset(
+    problem: Problem,
+    theta: xr.DataArray,
+    mean: np.ndarray,
+    cov: np.ndarray,
+    mean_se: np.ndarray,
+    cov_se: np.ndarray,
+    *,
+    source: str,
+    replicates: np.ndarray | int = 0,
+    status_count: np.ndarray | None = None,
+    in_domain: np.ndarray | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> xr.Dataset:
+    """The one shape of moments: (point, output) and (point, output, output_), with everything that explains them."""
+    points = theta.sizes["point"]
+    variables = {
+        "theta": _variable("theta", theta.values),
+        "mean": _variable("mean", mean),
+        "cov": _variable("cov", cov),
+        "mean_se": _variable("mean_se", mean_se),
+        "cov_se": _variable("cov_se", cov_se),
+        "replicates": _variable("replicates", np.broadcast_to(replicates, points)),
+    }
+    coords: dict[str, Any] = {"point": theta["point"].values, "parameter": theta["parameter"].values}
+    coords |= _output_coords(problem, "output") | _output_coords(problem, "output_")
+    if status_count is not None:
+        variables["status_count"] = _variable("status_count", status_count)
+        coords["status"] = [status.name.lower() for status in Status]
+    if in_domain is not None:
+        variables["in_domain"] = _variable("in_domain", in_domain)
+    return xr.Dataset(variables, coords, _attrs(problem, source, attrs or {}))
+
+
+def paths_array(
+    problem: Problem,
+    theta: xr.DataArray,
+    values: np.ndarray,
+    status: np.ndarray,
+    *,
+    first_replicate: int,
+    attrs: Mapping[str, Any] | None = None,
+) -> xr.DataArray:
+    """Paths (point, replicate, output) with their parameter values and their ends as coordinates."""
+    dims, values, about = _variable("paths", values)
+    coords: dict[str, Any] = {
+        "point": theta["point"].values,
+        "parameter": theta["parameter"].values,
+        "replicate": first_replicate + np.arange(values.shape[1]),
+        "theta": _variable("theta", theta.values),
+        "status": _variable("status", status),
+    }
+    coords |= _output_coords(problem, "output")
+    return xr.DataArray(
+        values, coords, dims, name="paths", attrs=about | _attrs(problem, "simulated", attrs or {})
+    )
