@@ -1,1 +1,71 @@
+"""The mean and the covariance of a continuous-time Markov chain, at every parameter value.
+
+The folders are the flow; a package imports only from those to its left and from the root modules:
+
+    model → simulate → moments → predict → learn → evaluate → use
+"""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ctmoments.model.library import list_problems, load_model, load_problem
+    from ctmoments.model.model import Model
+    from ctmoments.model.problem import Problem
+    from ctmoments.model.space import Integer, Linear, Log, Space
+    from ctmoments.model.theta import as_theta
+    from ctmoments.moments.estimate import simulate_moments
+    from ctmoments.simulate.paths import simulate_paths
+
 __version__ = "0.1.0"
+
+_HOME = {
+    "Integer": "model.space",
+    "Linear": "model.space",
+    "Log": "model.space",
+    "Model": "model.model",
+    "Problem": "model.problem",
+    "Space": "model.space",
+    "as_theta": "model.theta",
+    "list_problems": "model.library",
+    "load_model": "model.library",
+    "load_problem": "model.library",
+    "simulate_moments": "moments.estimate",
+    "simulate_paths": "simulate.paths",
+}
+
+__all__ = [
+    "Integer",
+    "Linear",
+    "Log",
+    "Model",
+    "Problem",
+    "Space",
+    "as_theta",
+    "list_problems",
+    "load_model",
+    "load_problem",
+    "simulate_moments",
+    "simulate_paths",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ctmoments' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"ctmoments.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+# The command loads what its verb needs, so that `ctmoments --help` answers at once. Everybody else pays for the
+# imports here, where it is expected, and not in the first call.
+if Path(sys.argv[0] if sys.argv else "").stem not in ("ctmoments", "-m"):
+    for _name in __all__:
+        __getattr__(_name)

@@ -19,6 +19,8 @@ from ctmoments.errors import Status
 if TYPE_CHECKING:
     from ctmoments.model.problem import Problem
 
+xr.DataArray(0.0)  # where dask is installed xarray imports it with its first array: 0.2 s, better here than there
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variable:
@@ -135,12 +137,11 @@ def paths_array(
     dims, values, about = _variable("paths", values)
     coords: dict[str, Any] = {
         "point": theta["point"].values,
-        "parameter": theta["parameter"].values,
         "replicate": first_replicate + np.arange(values.shape[1]),
-        "theta": _variable("theta", theta.values),
         "status": _variable("status", status),
     }
+    # a coordinate of an array may only have the array's dims: one for each parameter instead of theta(point, parameter)
+    for name, column in zip(theta["parameter"].values, theta.values.T, strict=True):
+        coords[f"theta_{name}"] = ("point", column)
     coords |= _output_coords(problem, "output")
-    return xr.DataArray(
-        values, coords, dims, name="paths", attrs=about | _attrs(problem, "simulated", attrs or {})
-    )
+    return xr.DataArray(values, coords, dims, name="paths", attrs=about | _attrs(problem, "simulated", attrs or {}))

@@ -1,0 +1,170 @@
+"""`simulate_moments`: means, covariances and their standard errors from streamed exact sums.
+
+In: a problem, parameter values, replicates, a seed. Out: the moments dataset. Both estimators are unbiased (divisor
+M - 1). Memory does not grow with the replicates, and one seed gives the same bits for any number of threads, lanes
+and blocks, because sums are exact whole numbers (`simulate/sums.py`).
+
+The standard error of a covariance entry uses Var(c_ij) = κ_iijj/M + (c_ii c_jj + c_ij²)/(M - 1). The fourth cumulant κ
+follows from the variance of the covariances of whole leaves of 8 replicates, where that holds with M = 8; below 16
+replicates it is taken as 0, as for a Gaussian. `cov_se_from` in attrs says which.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from ctmoments.data import moments_dataset
+from ctmoments.errors import InputError, SimulationError, Status
+from ctmoments.model.problem import Problem
+from ctmoments.model.theta import as_theta
+from ctmoments.progress import progress_bar
+from ctmoments.simulate.lanes import Lockstep, Pace, Prepared, Ranges, Switch, cut, prepare, run_block, run_blocks, thread_count
+from ctmoments.simulate.network import LARGEST_EVENTS, MAX_EVENTS, output_scale
+from ctmoments.simulate.paths import whole_number
+from ctmoments.simulate.streams import Purpose
+from ctmoments.simulate.sumkernel import LEAF, RANGE
+from ctmoments.simulate.sums import Sums, largest, sum_block, SAFE
+
+ON_FAILURE = ("nan", "drop", "raise")
+
+
+def simulate_moments(
+    problem: Problem,
+    theta: Any,
+    replicates: int,
+    seed: int = 0,
+    *,
+    device: str = "cpu",
+    on_failure: str = "nan",
+    max_events: int = MAX_EVENTS,
+    purpose: Purpose = Purpose.PATHS,
+    threads: int | None = None,
+    progress: bool | None = None,
+    lockstep: Lockstep | None = None,
+    block_paths: int | None = None,
+) -> xr.Dataset:
+    """Mean, covariance and their standard errors at each parameter value from `replicates` exact paths.
+
+    A point with failed paths has NaN moments; `on_failure="drop"` takes the moments of the rest, "raise" raises.
+
+    >>> import ctmoments as ctm
+    >>> data = ctm.simulate_moments(ctm.load_problem("sir"), [0.5, 0.002], replicates=100, seed=1)
+    >>> data["cov"].shape
+    (1, 13, 13)
+    """
+    if device != "cpu":
+        raise InputError(f"`device` must be 'cpu': simulation has no other driver yet, got {device!r}.")
+    if on_failure not in ON_FAILURE:
+        raise InputError(f"`on_failure` must be one of {', '.join(ON_FAILURE)}, got {on_failure!r}.")
+    theta = as_theta(problem, theta)
+    count = whole_number("replicates", replicates, 1)
+    limit = whole_number("max_events", max_events, 1, LARGEST_EVENTS)
+    prepared = prepare(problem, theta, seed, purpose, limit)
+    points, length = theta.sizes["point"], prepared.network.outputs
+    threads = thread_count(threads)
+    pace = Pace(prepared.network, points * count, threads)
+    sums, statuses, events = Sums.zeros(points, length), np.zeros((points, len(Status)), np.int64), 0
+
+    def work(ranges: Ranges, switch: Switch):
+        return block_sums(prepared, ranges, switch, lockstep)
+
+    blocks = cut(points, 0, count, RANGE, lambda: block_paths or pace.paths)
+    with progress_bar("simulating", points * count, "paths", progress) as report:
+        for rows, part, counted, fired in run_blocks(work, blocks, threads, pace, report):
+            sums = sums.plus(rows, part)
+            statuses[rows] += counted
+            events += fired
+    failures = statuses[:, Status.ABSORBED + 1 :].sum(axis=1)
+    if on_failure == "raise" and failures.any():
+        raise SimulationError(failure_text(theta, statuses))
+    mean, cov, mean_se, cov_se = moments_from_sums(sums, output_scale(problem))
+    if on_failure == "nan":
+        for array in (mean, cov, mean_se, cov_se):
+            array[failures > 0] = np.nan
+    attrs = {
+        "seed": seed,
+        "purpose": purpose.name.lower(),
+        "paths": points * count,
+        "events": events,
+        "training_paths": points * count,
+        "failed_paths": int(failures.sum()),
+        "cov_se_from": f"aligned ranges of {LEAF} replicates" if count >= 2 * LEAF else "Gaussian formula",
+    }
+    return moments_dataset(
+        problem, theta, mean, cov, mean_se, cov_se, source="simulated", replicates=sums.paths, status_count=statuses,
+        in_domain=problem.space.contains(theta.values), attrs=attrs,
+    )  # fmt: skip
+
+
+def block_sums(
+    prepared: Prepared, ranges: Ranges, switch: Switch, lockstep: Lockstep | None = None
+) -> tuple[np.ndarray, Sums, np.ndarray, int]:
+    """Simulate a block and keep its sums: rows, sums, paths by status, events."""
+    block = run_block(prepared, ranges, switch, lockstep)
+    rows, sums = sum_block(block.outputs, block.status, ranges, prepared.network.outputs)
+    row_of_path = np.searchsorted(rows, np.repeat(ranges.row, ranges.count))
+    flat = np.bincount(row_of_path * len(Status) + block.status, minlength=len(rows) * len(Status))
+    return rows, sums, flat.reshape(len(rows), len(Status)), int(block.events.sum())
+
+
+def failure_text(theta: xr.DataArray, statuses: np.ndarray) -> str:
+    """One line: how many paths failed, where first, and why."""
+    failed = statuses[:, Status.ABSORBED + 1 :]
+    point = int(np.flatnonzero(failed.sum(axis=1))[0])
+    status = Status(Status.ABSORBED + 1 + int(failed[point].argmax()))
+    values = ", ".join(
+        f"{name} = {value:g}" for name, value in zip(theta["parameter"].values, theta.values[point], strict=True)
+    )
+    return (
+        f"{failed.sum()} of {statuses.sum()} paths failed, first at point {int(theta['point'][point])} ({values}):"
+        f" {status.text}."
+    )
+
+
+def moments_from_sums(sums: Sums, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, covariance and their standard errors, NaN where there are too few paths; outputs times `scale`."""
+    length = len(scale)
+    i, j = np.tril_indices(length)
+    n = sums.paths[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = _ratio(sums.sum1, n)
+        triangle = _ratio(_centred(n, sums.sum2, sums.sum1[:, i], sums.sum1[:, j]), n * (n - 1))
+        k, pairs = sums.leaves[:, None], LEAF * (LEAF - 1)
+        leaf_variance = _ratio(_centred(k, sums.leaf2, sums.leaf1, sums.leaf1), k * (k - 1)) / pairs**2
+    triangle = np.where(n > 1, triangle, np.nan)
+    cov = _square(triangle, i, j, length)
+    variance = np.maximum(np.diagonal(cov, axis1=1, axis2=2), 0.0)
+    gauss = variance[:, i] * variance[:, j] + triangle**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Var over leaves = κ/8 + gauss/7; where noise makes the result negative, scale the leaves' variance instead
+        from_leaves = LEAF * leaf_variance / n - gauss * (LEAF / (LEAF - 1) / n - 1 / (n - 1))
+        from_leaves = np.where(from_leaves > 0, from_leaves, leaf_variance * (LEAF - 1) / (n - 1))
+        cov_variance = np.where(k >= 2, from_leaves, gauss / (n - 1))
+        mean_se = np.sqrt(variance / n)
+    cov_se = _square(np.sqrt(np.where(n > 1, cov_variance, np.nan)), i, j, length)
+    outer = np.abs(np.multiply.outer(scale, scale))
+    return mean * scale, cov * np.multiply.outer(scale, scale), mean_se * np.abs(scale), cov_se * outer
+
+
+def _centred(n: np.ndarray, products: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """n Σab - Σa Σb in exact arithmetic."""
+    bound = largest(n) * largest(products) + largest(a) * largest(b)
+    if bound >= SAFE or products.dtype == object or a.dtype == object:
+        n, products, a, b = (part.astype(object) for part in (n, products, a, b))
+    return n * products - a * b
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """A quotient of exact whole numbers as float64."""
+    return numerator.astype(np.float64) / denominator.astype(np.float64)
+
+
+def _square(triangle: np.ndarray, i: np.ndarray, j: np.ndarray, length: int) -> np.ndarray:
+    """Symmetric matrices from their lower triangles."""
+    full = np.empty((len(triangle), length, length))
+    full[:, i, j] = triangle
+    full[:, j, i] = triangle
+    return full

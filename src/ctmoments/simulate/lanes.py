@@ -1,0 +1,221 @@
+"""The CPU driver: blocks of paths over threads, each thread a compiled kernel over many lanes.
+
+In: a `Prepared` job (network, columns, start, keys) and ranges of replicates. Out: blocks of outputs with status and
+events, in any order; a path depends on its address alone. Ctrl-C sets a flag that kernels look at a few thousand
+times a second.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+import xarray as xr
+
+from ctmoments.errors import InputError
+from ctmoments.model.problem import Problem
+from ctmoments.simulate.direct import CLOCK_LIMIT, Cell, Layout, emit_direct, padded
+from ctmoments.simulate.engine import compile_function, vector_width
+from ctmoments.simulate.network import MAX_EVENTS, Network, check_reach, column_values, lower, start_values
+from ctmoments.simulate.streams import GOLDEN, Purpose, mix64, prefix_keys
+from ctmoments.simulate.sums import Ranges
+
+GROUPS = 4  # vectors of lanes in flight: 32 lanes on AVX-512; more gain 2 %, and lose it at the end of short jobs
+BLOCK_PATHS = 16384
+BLOCK_BYTES = 2**24
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A problem at parameter values, checked and lowered: all that kernels need."""
+
+    problem: Problem
+    network: Network
+    columns: np.ndarray  # (n, columns)
+    start: np.ndarray  # (n, slots)
+    keys: np.ndarray  # (n, 2) uint64: the address up to the point
+    max_events: int
+
+
+@dataclass(frozen=True)
+class Lockstep:
+    """How many lanes run in step. Results do not depend on it."""
+
+    width: int
+    groups: int = GROUPS
+
+
+@dataclass(frozen=True)
+class Block:
+    """Paths that were simulated, as they lie in `ranges`."""
+
+    ranges: Ranges
+    outputs: np.ndarray  # (paths, padded(outputs)) int64
+    status: np.ndarray  # (paths,) int64
+    events: np.ndarray  # (paths,) int64
+
+
+class Switch:
+    """A flag in memory that every kernel of a job looks at."""
+
+    def __init__(self) -> None:
+        self.stop = np.zeros(1, np.int64)
+
+    def off(self) -> None:
+        """Ask every kernel to return soon."""
+        self.stop[0] = 1
+
+
+def prepare(problem: Problem, theta: xr.DataArray, seed: int, purpose: Purpose, max_events: int = MAX_EVENTS) -> Prepared:
+    """Check and lower everything before anything runs."""
+    network = lower(problem)
+    values = theta.values
+    start = start_values(problem, network, values)
+    check_reach(network, start, max_events)
+    points = theta["point"].values
+    if (points < 0).any():
+        raise InputError(f"`point` must be whole numbers from 0, got {points.min()}.")
+    with np.errstate(over="ignore"):
+        keys = mix64((prefix_keys(seed, purpose) ^ points.astype(np.uint64)[:, None]) + np.uint64(GOLDEN))
+    columns = np.ascontiguousarray(column_values(problem, network, values))
+    return Prepared(problem, network, columns, np.ascontiguousarray(start), np.ascontiguousarray(keys), max_events)
+
+
+def thread_count(threads: int | None) -> int:
+    """`threads`, or CTMOMENTS_THREADS, or all cores that this process may use."""
+    asked = threads if threads is not None else os.environ.get("CTMOMENTS_THREADS") or None
+    if asked is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        number = int(asked)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise InputError(f"`threads` (or CTMOMENTS_THREADS) must be a whole number from 1, got {asked!r}.")
+    return number
+
+
+@lru_cache(maxsize=64)
+def _kernel(network: Network, width: int, groups: int) -> Callable[[int], int]:
+    return compile_function(emit_direct(network, width, groups), "simulate")
+
+
+def run_block(prepared: Prepared, ranges: Ranges, switch: Switch, lockstep: Lockstep | None = None) -> Block:
+    """Simulate the paths of `ranges` in this thread."""
+    network = prepared.network
+    step = lockstep or Lockstep(vector_width())
+    layout = Layout(network, step.width, step.groups)
+    kernel = _kernel(network, step.width, step.groups)
+    paths = ranges.paths
+    row = np.repeat(ranges.row, ranges.count)
+    replicate = (np.arange(paths) - np.repeat(ranges.offset - ranges.first, ranges.count)).astype(np.uint64)
+    outputs = np.zeros((paths, padded(network.outputs)), np.int64)
+    status, events, done = np.zeros(paths, np.int64), np.zeros(paths, np.int64), np.zeros(1, np.int64)
+    times = np.array(network.times)
+    memory = np.zeros(layout.cells + 8)
+    lanes = memory[(-memory.ctypes.data // 8) % 8 :]  # vectors want 64-byte addresses
+    context = np.zeros(len(Cell), np.uint64)
+    for cell, array in (
+        (Cell.LANES, lanes), (Cell.ROW, row), (Cell.REPLICATE, replicate), (Cell.KEYS, prepared.keys),
+        (Cell.COLUMNS, prepared.columns), (Cell.START, prepared.start), (Cell.TIMES, times), (Cell.OUTPUTS, outputs),
+        (Cell.STATUS, status), (Cell.EVENTS, events), (Cell.STOP, switch.stop), (Cell.DONE, done),
+    ):  # fmt: skip
+        context[cell] = array.ctypes.data
+    context[Cell.PATHS], context[Cell.MAX_EVENTS] = paths, prepared.max_events
+    bound = CLOCK_LIMIT / times[-1] if times[-1] > 0 else np.inf
+    context[Cell.RATE_BOUND] = np.float64(bound).view(np.uint64)
+    kernel(context.ctypes.data)
+    if switch.stop[0] and done[0] < paths:
+        raise Stopped
+    return Block(ranges, outputs, status, events)
+
+
+class Stopped(Exception):
+    """A kernel returned early because it was asked to."""
+
+
+class Pace:
+    """How many paths a block holds: few at first, then about `SECONDS` of work, within bounds of memory.
+
+    Results do not depend on it; lanes run idle at the end of a block, so blocks are as long as patience allows.
+    """
+
+    SECONDS = 0.4
+    FEWEST = 256
+
+    def __init__(self, network: Network, paths: int, threads: int) -> None:
+        memory = BLOCK_BYTES // (8 * padded(network.outputs))
+        share = -(-paths // (4 * threads)) if threads > 1 else paths  # some for each thread: all end together
+        self.most = max(min(memory, BLOCK_PATHS, share), self.FEWEST)
+        self.paths = min(self.most, 4096)
+
+    def learn(self, paths: int, seconds: float) -> None:
+        """Move towards blocks of the wanted length."""
+        wanted = paths * self.SECONDS / max(seconds, 1e-6)
+        self.paths = int(min(max(wanted, self.FEWEST), 4 * self.paths, self.most))
+
+
+def cut(points: int, first: int, replicates: int, longest: int, pace: Callable[[], int]) -> Iterator[Ranges]:
+    """All replicates of all points, point by point, as blocks of about `pace()` paths.
+
+    A range holds at most `longest` replicates of one point and starts at a multiple of it after `first`.
+    """
+    starts = np.arange(first, first + replicates, longest)
+    counts = np.minimum(starts + longest, first + replicates) - starts
+    each, total = len(starts), points * len(starts)
+    begin = 0
+    while begin < total:
+        point, part = divmod(begin, each)
+        wanted = point * replicates + int(starts[part]) - first + max(pace(), 1)
+        whole, rest = divmod(wanted, replicates)
+        end = min(max(whole * each + -(-rest // longest), begin + 1), total)
+        chosen = np.arange(begin, end)
+        yield Ranges(chosen // each, starts[chosen % each], counts[chosen % each])
+        begin = end
+
+
+def run_blocks(
+    work: Callable[[Ranges, Switch], Result],
+    blocks: Iterator[Ranges],
+    threads: int,
+    pace: Pace | None,
+    report: Callable[[float], None],
+) -> Iterator[Result]:
+    """Results of `work` over blocks, as they come; never more than two blocks a thread in flight."""
+    switch = Switch()
+    done = 0
+
+    def timed(ranges: Ranges) -> tuple[Result, int, float]:
+        begin = time.perf_counter()
+        result = work(ranges, switch)
+        return result, ranges.paths, time.perf_counter() - begin
+
+    with ThreadPoolExecutor(threads) as pool:
+        running: set[Future[tuple[Result, int, float]]] = set()
+        try:
+            more = True
+            while more or running:
+                while more and len(running) < 2 * threads:
+                    ranges = next(blocks, None)
+                    more = ranges is not None
+                    if ranges is not None:
+                        running.add(pool.submit(timed, ranges))
+                finished, running = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    result, paths, seconds = future.result()
+                    done += paths
+                    if pace is not None:
+                        pace.learn(paths, seconds)
+                    yield result
+                report(done)
+        except BaseException:
+            switch.off()
+            raise

@@ -1,0 +1,172 @@
+"""Sums that paths leave: exact whole numbers, so that any split over threads, blocks and machines gives the same bits.
+
+In: a block of outputs (int64), cut into ranges of consecutive replicates of one point. Out: `Sums`, one row for each
+point: Σy, Σyyᵀ, and over whole leaves of `LEAF` aligned replicates ΣD and ΣD² with D = LEAF·Σyyᵀ - ΣyΣyᵀ, from which
+the standard error of the covariance follows. Symmetric matrices are kept as their lower triangle, row by row.
+Arrays are int64, or Python integers where int64 could overflow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+import numpy as np
+
+from ctmoments.errors import Status
+from ctmoments.simulate.direct import padded
+from ctmoments.simulate.engine import compile_function, vector_width
+from ctmoments.simulate.sumkernel import LARGEST_DEVIATION, LEAF, RANGE, SPLIT, WIDEST, SumCell, emit_sums
+
+SAFE = 2.0**62  # int64 arithmetic stays exact below
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Exact sums of outputs over replicates, a row for each point."""
+
+    paths: np.ndarray  # (n,) paths summed: those that did not fail
+    leaves: np.ndarray  # (n,) whole leaves among them
+    sum1: np.ndarray  # (n, outputs)
+    sum2: np.ndarray  # (n, triangle)
+    leaf1: np.ndarray  # (n, triangle)
+    leaf2: np.ndarray  # (n, triangle)
+
+    @classmethod
+    def zeros(cls, points: int, outputs: int) -> Sums:
+        """No paths yet."""
+        triangle = (points, outputs * (outputs + 1) // 2)
+        shapes = ((points,), (points,), (points, outputs), triangle, triangle, triangle)
+        return cls(*(np.zeros(shape, np.int64) for shape in shapes))
+
+    def plus(self, rows: np.ndarray, other: Sums) -> Sums:
+        """These sums with those of `other` added at `rows` (each row once)."""
+        merged = []
+        for field in fields(Sums):
+            mine, theirs = exact_pair(getattr(self, field.name), getattr(other, field.name))
+            mine = mine.copy()
+            mine[rows] = mine[rows] + theirs
+            merged.append(mine)
+        return Sums(*merged)
+
+
+def largest(array: np.ndarray) -> float:
+    """The largest size in an array of whole numbers, as a double (0 for an empty one)."""
+    if array.size == 0:
+        return 0.0
+    return max(abs(float(array.max())), abs(float(array.min())))
+
+
+def exact_pair(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both arrays in a dtype in which their sum is exact."""
+    if a.dtype == object or b.dtype == object or largest(a) + largest(b) >= SAFE:
+        return a.astype(object), b.astype(object)
+    return a, b
+
+
+def add_by_row(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Exact sums of consecutive rows: from each start to the next."""
+    if len(starts) == len(values):
+        return values
+    longest = int(np.diff(starts, append=len(values)).max())
+    if values.dtype != object and largest(values) * longest >= SAFE:
+        values = values.astype(object)
+    return np.add.reduceat(values, starts, axis=0)
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Consecutive replicates of one point each, as they lie in a block, points in order."""
+
+    row: np.ndarray  # row of parameter values, int64
+    first: np.ndarray  # first replicate, int64
+    count: np.ndarray  # number of replicates, int64; at most RANGE
+
+    @property
+    def offset(self) -> np.ndarray:
+        """Index of each range's first path in the block."""
+        return np.cumsum(self.count) - self.count
+
+    @property
+    def paths(self) -> int:
+        """Paths in the block."""
+        return int(self.count.sum())
+
+
+@lru_cache(maxsize=8)
+def _kernel(width: int):
+    return compile_function(emit_sums(width), "add_up")
+
+
+def sum_block(outputs: np.ndarray, status: np.ndarray, ranges: Ranges, length: int) -> tuple[np.ndarray, Sums]:
+    """The rows of a block and their sums. `outputs` is (paths, padded(length)) int64, `status` (paths,) int64."""
+    count, stride = len(ranges.row), padded(length)
+    sum1 = np.zeros((count, stride))
+    squares = np.zeros((count, 5, length, stride))
+    paths, leaves = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    deviation = np.zeros((count, WIDEST))
+    scratch = np.zeros((LEAF + 1, stride))
+    offset = np.ascontiguousarray(ranges.offset, np.int64)
+    context = np.zeros(len(SumCell), np.uint64)
+    for cell, array in (
+        (SumCell.FIRST, offset), (SumCell.COUNT, ranges.count), (SumCell.OUTPUTS, outputs), (SumCell.STATUS, status),
+        (SumCell.SCRATCH, scratch), (SumCell.SUM1, sum1), (SumCell.SQUARES, squares), (SumCell.PATHS, paths),
+        (SumCell.LEAVES, leaves), (SumCell.DEVIATION, deviation),
+    ):  # fmt: skip
+        context[cell] = array.ctypes.data
+    context[SumCell.RANGES], context[SumCell.STRIDE], context[SumCell.LENGTH] = count, stride, length
+    _kernel(vector_width())(context.ctypes.data)
+
+    lower = np.tril_indices(length)
+    triangles = squares[:, :, lower[0], lower[1]].astype(np.int64)
+    d2 = _join_parts(triangles[:, 2], triangles[:, 3], triangles[:, 4])
+    reference = outputs[offset, :length]
+    sums = _from_reference(
+        reference, Sums(paths, leaves, sum1[:, :length].astype(np.int64), triangles[:, 0], triangles[:, 1], d2), lower
+    )
+    wide = np.flatnonzero(deviation.max(axis=1) > LARGEST_DEVIATION)
+    if wide.size:
+        sums = _with_wide_ranges(sums, wide, outputs[:, :length], status, offset, ranges.count, lower)
+    starts = np.flatnonzero(np.diff(ranges.row, prepend=-1))
+    return ranges.row[starts], Sums(*(add_by_row(getattr(sums, f.name), starts) for f in fields(Sums)))
+
+
+def _join_parts(aa: np.ndarray, ab: np.ndarray, bb: np.ndarray) -> np.ndarray:
+    """Σ D² from the parts of D = a * 2^SPLIT + b."""
+    if largest(aa) * 2.0 ** (2 * SPLIT) + largest(ab) * 2.0 ** (SPLIT + 1) + largest(bb) >= SAFE:
+        aa, ab, bb = (part.astype(object) for part in (aa, ab, bb))
+    return aa * 2 ** (2 * SPLIT) + ab * 2 ** (SPLIT + 1) + bb
+
+
+def _from_reference(reference: np.ndarray, sums: Sums, lower: tuple[np.ndarray, np.ndarray]) -> Sums:
+    """Sums of y from sums of y - reference. D does not depend on the reference."""
+    sum1, sum2, n = sums.sum1, sums.sum2, sums.paths[:, None]
+    top = largest(reference)
+    if (top + LARGEST_DEVIATION) * (top + LARGEST_DEVIATION) * RANGE >= SAFE:
+        reference, sum1, sum2, n = (part.astype(object) for part in (reference, sum1, sum2, n))
+    i, j = lower
+    ri, rj = reference[:, i], reference[:, j]
+    sum2 = sum2 + ri * sum1[:, j] + sum1[:, i] * rj + n * ri * rj
+    return Sums(sums.paths, sums.leaves, sum1 + n * reference, sum2, sums.leaf1, sums.leaf2)
+
+
+def _with_wide_ranges(sums: Sums, wide, outputs, status, offset, count, lower) -> Sums:
+    """Ranges whose deviations are too large for the kernel, in Python integers."""
+    i, j = lower
+    exact = [getattr(sums, field.name).astype(object) for field in fields(Sums)]
+    for r in wide:
+        block = outputs[offset[r] : offset[r] + count[r]].astype(object)
+        good = status[offset[r] : offset[r] + count[r]] <= Status.ABSORBED
+        block[~good] = 0
+        whole = [
+            block[k : k + LEAF] for k in range(0, len(block), LEAF) if good[k : k + LEAF].sum() == LEAF
+        ]
+        d = [LEAF * (leaf[:, i] * leaf[:, j]).sum(axis=0) - leaf.sum(axis=0)[i] * leaf.sum(axis=0)[j] for leaf in whole]
+        zero = np.zeros(len(i), object)
+        values = (
+            int(good.sum()), len(whole), block.sum(axis=0), (block[:, i] * block[:, j]).sum(axis=0),
+            sum(d, zero), sum((part * part for part in d), zero),
+        )  # fmt: skip
+        for array, value in zip(exact, values, strict=True):
+            array[r] = value
+    return Sums(*exact)
