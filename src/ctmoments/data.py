@@ -33,11 +33,15 @@ class Variable:
 
 
 VARIABLES: Mapping[str, Variable] = {
-    "theta": Variable(dims=("point", "parameter"), dtype="float64", unit="of the parameter", meaning="parameter values"),
+    "theta": Variable(
+        dims=("point", "parameter"), dtype="float64", unit="of the parameter", meaning="parameter values"
+    ),
     "paths": Variable(
         dims=("point", "replicate", "output"), dtype="float64", unit="of the output", meaning="outputs of each path"
     ),
-    "status": Variable(dims=("point", "replicate"), dtype="int8", unit="1", meaning="how the path ended (errors.Status)"),
+    "status": Variable(
+        dims=("point", "replicate"), dtype="int8", unit="1", meaning="how the path ended (errors.Status)"
+    ),
     "mean": Variable(dims=("point", "output"), dtype="float64", unit="of the output", meaning="mean"),
     "cov": Variable(
         dims=("point", "output", "output_"), dtype="float64", unit="of the output, squared", meaning="covariance"

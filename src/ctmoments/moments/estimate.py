@@ -21,12 +21,23 @@ from ctmoments.errors import InputError, SimulationError, Status
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
 from ctmoments.progress import progress_bar
-from ctmoments.simulate.lanes import Lockstep, Pace, Prepared, Ranges, Switch, cut, prepare, run_block, run_blocks, thread_count
+from ctmoments.simulate.lanes import (
+    Lockstep,
+    Pace,
+    Prepared,
+    Ranges,
+    Switch,
+    cut,
+    prepare,
+    run_block,
+    run_blocks,
+    thread_count,
+)
 from ctmoments.simulate.network import LARGEST_EVENTS, MAX_EVENTS, output_scale
 from ctmoments.simulate.paths import whole_number
 from ctmoments.simulate.streams import Purpose
 from ctmoments.simulate.sumkernel import LEAF, RANGE
-from ctmoments.simulate.sums import Sums, largest, sum_block, SAFE
+from ctmoments.simulate.sums import SAFE, Sums, largest, sum_block
 
 ON_FAILURE = ("nan", "drop", "raise")
 

@@ -9,6 +9,7 @@ multiply-add is asked for by name, so a path is the same path on SSE, AVX-512, A
 from __future__ import annotations
 
 import math
+import operator
 import struct
 from fractions import Fraction
 from typing import Any, Protocol
@@ -68,7 +69,7 @@ def rotate(on: Arithmetic, word: Word, count: int) -> Word:
     return on.word_or(on.shl(word, count), on.shr(word, 64 - count))
 
 
-def draw(on: Arithmetic, state: tuple[Word, Word, Word, Word]) -> tuple[Word, tuple[Word, Word, Word, Word]]:
+def draw(on: Arithmetic, state: tuple[Word, ...]) -> tuple[Word, tuple[Word, ...]]:
     """One word of xoshiro256++ (Blackman & Vigna 2019) and the state after it."""
     s0, s1, s2, s3 = state
     word = on.word_add(rotate(on, on.word_add(s0, s3), 23), s0)
@@ -214,14 +215,6 @@ class Scalars:
     """`Arithmetic` on Python numbers, slow and plain: what a kernel must agree with to the bit."""
 
     MASK = 2**64 - 1
-    COMPARE = {
-        "lt": lambda a, b: a < b,
-        "le": lambda a, b: a <= b,
-        "gt": lambda a, b: a > b,
-        "ge": lambda a, b: a >= b,
-        "eq": lambda a, b: a == b,
-        "ne": lambda a, b: a != b,
-    }
 
     def real(self, value):
         return float(value)
@@ -270,7 +263,7 @@ class Scalars:
         return float(math.ceil(a)) if math.isfinite(a) else a
 
     def compare(self, op, a, b):
-        return self.COMPARE[op](a, b)
+        return getattr(operator, op)(a, b)
 
     def both(self, a, b):
         return a and b

@@ -146,9 +146,7 @@ class _DirectKernel:
 
         builder.position_at_end(attend_block)
         turn_before = builder.sub(turn, word(1))
-        ended = builder.call(
-            self._declared("attend"), [context, flagged_before, turn_before, before, now, after]
-        )
+        ended = builder.call(self._declared("attend"), [context, flagged_before, turn_before, before, now, after])
         calmed = load(builder, WORD, lanes, word(self.layout.calmed))
         flagged_still = builder.and_(flagged, builder.not_(builder.or_(ended, calmed)))
         builder.cbranch(builder.icmp_unsigned("==", ended, word(0)), answered, renew_block).set_weights([9, 1])

@@ -74,7 +74,9 @@ class Switch:
         self.stop[0] = 1
 
 
-def prepare(problem: Problem, theta: xr.DataArray, seed: int, purpose: Purpose, max_events: int = MAX_EVENTS) -> Prepared:
+def prepare(
+    problem: Problem, theta: xr.DataArray, seed: int, purpose: Purpose, max_events: int = MAX_EVENTS
+) -> Prepared:
     """Check and lower everything before anything runs."""
     network = lower(problem)
     values = theta.values

@@ -12,9 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from ctmoments.errors import InputError
-from ctmoments.model.expressions import Call, Expression, Name, Number, evaluate, free_names, simplify
+from ctmoments.model.expressions import Call, Expression, Name, Number, evaluate, free_names, simplify, vanishes_below
 from ctmoments.model.problem import Problem
-from ctmoments.model.expressions import vanishes_below
 
 LARGEST_AMOUNT = 2**53  # amounts are whole numbers in float64: exact up to here
 MAX_EVENTS = 10**9

@@ -158,9 +158,7 @@ def _with_wide_ranges(sums: Sums, wide, outputs, status, offset, count, lower) -
         block = outputs[offset[r] : offset[r] + count[r]].astype(object)
         good = status[offset[r] : offset[r] + count[r]] <= Status.ABSORBED
         block[~good] = 0
-        whole = [
-            block[k : k + LEAF] for k in range(0, len(block), LEAF) if good[k : k + LEAF].sum() == LEAF
-        ]
+        whole = [block[k : k + LEAF] for k in range(0, len(block), LEAF) if good[k : k + LEAF].sum() == LEAF]
         d = [LEAF * (leaf[:, i] * leaf[:, j]).sum(axis=0) - leaf.sum(axis=0)[i] * leaf.sum(axis=0)[j] for leaf in whole]
         zero = np.zeros(len(i), object)
         values = (
