@@ -14,6 +14,7 @@ WIDTH = 100
 INDENT = 14
 MAX_REACTIONS = 24
 MAX_NAMES = 60
+HARD_SPACE = "\N{NO-BREAK SPACE}"  # keeps "S = 763" on one line
 SCALE = {Linear: "", Log: "  (log)", Integer: "  (whole numbers)"}
 
 
@@ -85,10 +86,11 @@ def _times(times: Sequence[float]) -> str:
 
 def _listed(items: Sequence[str]) -> str:
     cut = [*items[:MAX_NAMES], f"... {len(items)} in all"] if len(items) > MAX_NAMES else items
-    return ", ".join(cut)
+    return ", ".join(item.replace(" ", HARD_SPACE) for item in cut)
 
 
 def _entry(title: str, values: Sequence[str]) -> list[str]:
     """Values under a title, wrapped, the title on the first line."""
-    lines = [part for value in values for part in textwrap.wrap(value, WIDTH - INDENT, subsequent_indent="  ")]
+    wrapper = textwrap.TextWrapper(WIDTH - INDENT, subsequent_indent="  ", break_on_hyphens=False)
+    lines = [part.replace(HARD_SPACE, " ") for value in values for part in wrapper.wrap(value)]
     return [f"  {title if row == 0 else '':<{INDENT - 2}}{line}" for row, line in enumerate(lines)]
