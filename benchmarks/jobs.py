@@ -41,25 +41,28 @@ def run_c(program: str, *arguments: int, points: np.ndarray | None = None) -> Re
 
 
 def run_ours(problem, theta, replicates: int, threads: int = 1) -> Report:
-    """The same through `simulate_moments`, everything that a user waits for included."""
-    start = time.perf_counter()
+    """The same through `simulate_moments`, everything that a user waits for included.
+
+    `seconds` are of processor time, as in the C programs; `wall` is what the clock on the wall says.
+    """
+    wall, start = time.perf_counter(), time.process_time()
     data = ctm.simulate_moments(problem, theta, replicates=replicates, seed=1, threads=threads, progress=False)
-    seconds = time.perf_counter() - start
     return {
-        "seconds": seconds,
+        "seconds": time.process_time() - start,
+        "wall": time.perf_counter() - wall,
         "events": int(data.attrs["events"]),
         "mean": data["mean"].values[0],
         "mean_se": data["mean_se"].values[0],
     }
 
 
-def interleave(jobs: Mapping[str, Callable[[], Report]], rounds: int) -> dict[str, Report]:
-    """Each job once in every round, so that all see the same machine; of each the fastest round."""
+def interleave(jobs: Mapping[str, Callable[[], Report]], rounds: int, clock: str = "seconds") -> dict[str, Report]:
+    """Each job once in every round, so that all see the same machine; of each the fastest round by that clock."""
     best: dict[str, Report] = {}
     for _ in range(rounds):
         for name, job in jobs.items():
             report = job()
-            if name not in best or report["seconds"] < best[name]["seconds"]:
+            if name not in best or report[clock] < best[name][clock]:
                 best[name] = report
     return best
 
