@@ -137,6 +137,8 @@ def test_reaction_objects_refused():
         ({"parameters": ["alpha"]}, r"reaction 1 .*'beta' in its rate must be a species, parameter or constant"),
         ({"constants": {"beta": 1}}, r"constant 'beta' must have a name of its own, but a parameter has it"),
         ({"constants": {"c": "1"}}, r"constant 'c' must be a finite number, got '1'"),
+        ({"constants": {"c": 10**400}}, r"constant 'c' must be a finite number, got 1000"),
+        ({"species": {"S": 10**400, "I": 0, "R": 0}}, r"initial amount of 'S': an expression must be text, got 1000"),
         ({"constants": {"c": True}}, r"constant 'c' must be a finite number, got True"),
         ({"constants": {"c": float("inf")}}, r"constant 'c' must be a finite number, got inf"),
         ({"reactions": []}, r"`reactions` must be a list of at least one reaction"),

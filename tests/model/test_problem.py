@@ -48,10 +48,10 @@ def test_initial_states():
 @pytest.mark.parametrize(
     ("amount", "value", "match"),
     [
-        ("10 - x", 11.0, r"initial amount of 'X' = 10 - x at point 4 must be a whole number from 0 .* got -1.0. Here"),
-        ("x", 2.5, r"at point 4 must be a whole number .* got 2.5. Here {'x': 2.5}"),
-        ("x*1e15", 11.0, r"at point 4 must be a whole number from 0 to 2\^52"),
-        ("1/(x - 3)", 3.0, r"at point 4 must be a whole number .* got inf"),
+        ("10 - x", 11.0, r"initial amount of 'X' = 10 - x at point 4, .* must be a whole number from 0 .* got -1.0"),
+        ("x", 2.5, r"at point 4, {'x': 2.5}, must be a whole number .* got 2.5"),
+        ("x*1e15", 11.0, r"at point 4, .* must be a whole number from 0 to 2\^52"),
+        ("1/(x - 3)", 3.0, r"at point 4, .* must be a whole number .* got inf"),
     ],
 )
 def test_initial_states_refused(amount, value, match):

@@ -66,6 +66,7 @@ def test_outside_the_box_has_unit_coordinates_outside():
         ((False, True), r"`low` of Linear must be a finite number, got False"),
         (("0", "1"), r"`low` of Linear must be a finite number, got '0'"),
         ((1, 2, 3), r"parameter 'alpha' must be a pair \(low, high\), Log\(...\), Integer\(...\) or a fixed number"),
+        ((0, 10**400), r"`high` of Linear must be a finite number, got 1000"),
         ("0.3", r"parameter 'alpha' must be a pair .* got '0.3'"),
         (True, r"parameter 'alpha' must be a pair .* got True"),
         (None, r"parameter 'alpha' must be a pair .* got None"),

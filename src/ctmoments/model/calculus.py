@@ -62,9 +62,12 @@ def simplify(expression: Expression) -> Expression:
     """
     if not isinstance(expression, Call):
         return expression
-    arguments = tuple(map(simplify, expression.arguments))
-    call = Call(expression.op, arguments)
-    if all(isinstance(argument, Number) for argument in arguments):
+    return _simplify_top(Call(expression.op, tuple(map(simplify, expression.arguments))))
+
+
+def _simplify_top(call: Call) -> Expression:
+    """As `simplify`, where the arguments are already simple."""
+    if all(isinstance(argument, Number) for argument in call.arguments):
         value = float(evaluate(call, {}))
         return Number(value) if np.isfinite(value) else call
     return _without_neutral(call)
@@ -101,7 +104,7 @@ def differentiate(expression: Expression, name: str) -> Expression:
     >>> str(differentiate(parse_expression("a*x^2"), "x"))
     'a*(2*x)'
     """
-    return simplify(_derivative(expression, name))
+    return simplify(_derivative(simplify(expression), name))
 
 
 def _derivative(expression: Expression, name: str) -> Expression:
@@ -118,11 +121,11 @@ def _derivative(expression: Expression, name: str) -> Expression:
             f"{expression.op!r} must not depend on it."
         )
     arguments = expression.arguments
-    return DERIVATIVES[expression.op](*arguments, *(simplify(_derivative(a, name)) for a in arguments))
+    return DERIVATIVES[expression.op](*arguments, *(_derivative(argument, name) for argument in arguments))
 
 
 def _call(op: str, *arguments: Expression) -> Expression:
-    return simplify(Call(op, arguments))
+    return _simplify_top(Call(op, arguments))
 
 
 def _power_rule(x: Expression, n: Expression, dx: Expression, dn: Expression) -> Expression:

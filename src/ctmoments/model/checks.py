@@ -30,15 +30,24 @@ def check_names(names: Any, place: str) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise ModelError(f"{place} must be a list of names, got {names!r}.")
     names = tuple(check_name(name, place) for name in names)
-    for name in names:
-        if names.count(name) > 1:
-            raise ModelError(f"{place} must differ, got {name!r} twice.")
+    check_different(names, place)
     return names
 
 
+def check_different(names: Iterable[str], place: str) -> None:
+    """No name twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ModelError(f"{place} must differ, got {name!r} twice.")
+        seen.add(name)
+
+
 def is_number(value: Any) -> bool:
-    """Whether a value is a real number; True and False are not."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    """Whether a value is a real number that a float64 can hold; True and False are not."""
+    if isinstance(value, int):  # of any length in Python
+        return not isinstance(value, bool) and abs(value) < 2**1023
+    return isinstance(value, float | np.integer | np.floating)
 
 
 def check_number(value: Any, place: str) -> float:

@@ -41,16 +41,15 @@ def parse_component(text: Any, species: Sequence[str]) -> Component:
             raise ModelError(f"{place}: {name!r} must be a species. {nearest(name, species)}")
     if terms.pop("", Fraction(0)) != 0:
         raise ModelError(f"{place} must be a linear combination of species, without a constant term.")
-    weights = [terms.get(name, Fraction(0)) for name in species]
-    if not any(weights):
+    terms = {name: weight for name, weight in terms.items() if weight}
+    if not terms:
         raise ModelError(f"{place} must weigh at least one species, but every weight is 0.")
-    denominator = math.lcm(*(weight.denominator for weight in weights))
-    whole = [int(weight * denominator) for weight in weights]
-    divisor = math.gcd(*whole)
-    whole = [weight // divisor for weight in whole]
-    if max(map(abs, whole)) > MAX_WEIGHT:
+    denominator = math.lcm(*(weight.denominator for weight in terms.values()))
+    divisor = math.gcd(*(int(weight * denominator) for weight in terms.values()))
+    whole = {name: int(weight * denominator) // divisor for name, weight in terms.items()}
+    if max(map(abs, whole.values())) > MAX_WEIGHT:
         raise ModelError(f"{place}: weights must be ratios of whole numbers up to 2^31, got {whole}.")
-    return Component(text.strip(), tuple(whole), float(Fraction(divisor, denominator)))
+    return Component(text.strip(), tuple(whole.get(name, 0) for name in species), float(Fraction(divisor, denominator)))
 
 
 def _linear_terms(expression: Expression, place: str) -> dict[str, Fraction]:

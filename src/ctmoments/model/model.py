@@ -16,6 +16,7 @@ import numpy as np
 from ctmoments.errors import ModelError, nearest
 from ctmoments.model.checks import (
     MAX_AMOUNT,
+    check_different,
     check_mapping,
     check_name,
     check_names,
@@ -69,8 +70,9 @@ class Model:
         self._check_clashes()
         self._check_initial()
         fix(self, "reactions", _check_reactions(self.reactions))
+        known = {*self.species, *self.parameters, *self.constants}
         for index, reaction in enumerate(self.reactions):
-            self._check_reaction(reaction, _reaction_place(reaction, index))
+            self._check_reaction(reaction, known, f"reaction {index + 1} {str(reaction)!r}")
 
     def _check_clashes(self) -> None:
         seen: dict[str, str] = {}
@@ -92,11 +94,10 @@ class Model:
             if free_names(amount) <= set(self.constants):
                 check_amount(float(evaluate(amount, self.constants)), place)
 
-    def _check_reaction(self, reaction: Reaction, place: str) -> None:
+    def _check_reaction(self, reaction: Reaction, known: set[str], place: str) -> None:
         for name in (*reaction.reactants, *reaction.products):
             if name not in self.species:
                 raise ModelError(f"{place}: {name!r} must be a species. {nearest(name, self.species)}")
-        known = {*self.species, *self.parameters, *self.constants}
         for name in sorted(free_names(reaction.rate) - known):
             later = " (rates that depend on time come later)" if name == "t" else ""
             raise ModelError(
@@ -128,9 +129,16 @@ class Model:
     __repr__ = __str__
 
 
+def are_amounts(values: np.ndarray) -> np.ndarray:
+    """Whether each value is a whole number from 0 to 2^52; 1e-9 relative forgives float arithmetic."""
+    with np.errstate(invalid="ignore"):
+        whole = np.abs(values - np.round(values)) <= 1e-9 * np.maximum(1.0, np.abs(values))
+        return whole & (np.round(values) >= 0) & (values <= MAX_AMOUNT)
+
+
 def check_amount(value: float, place: str) -> int:
-    """An initial amount: a whole number from 0 to 2^52 (1e-9 relative forgives float arithmetic)."""
-    if not (0 <= value <= MAX_AMOUNT and abs(value - round(value)) <= 1e-9 * max(1.0, abs(value))):
+    """An initial amount, or an error that names the place."""
+    if not are_amounts(np.asarray(float(value))) or value > MAX_AMOUNT:
         raise ModelError(f"{place} must be a whole number from 0 to 2^52, got {value!r}.")
     return round(value)
 
@@ -161,12 +169,5 @@ def _check_reactions(reactions: Any) -> tuple[Reaction, ...]:
         reaction if isinstance(reaction, Reaction) else parse_reaction(reaction, f"reaction {index + 1}")
         for index, reaction in enumerate(reactions)
     )
-    names = [reaction.name for reaction in checked if reaction.name]
-    for name in names:
-        if names.count(name) > 1:
-            raise ModelError(f"reaction names must differ, got {name!r} twice.")
+    check_different((reaction.name for reaction in checked if reaction.name), "reaction names")
     return checked
-
-
-def _reaction_place(reaction: Reaction, index: int) -> str:
-    return f"reaction {index + 1} {str(reaction)!r}"

@@ -20,8 +20,8 @@ import xarray as xr
 from ctmoments.errors import FileError, ModelError, ThetaError, nearest
 from ctmoments.model.checks import check_text, is_number
 from ctmoments.model.component import Component, parse_component
-from ctmoments.model.expressions import evaluate, free_names
-from ctmoments.model.model import Model, check_amount
+from ctmoments.model.expressions import evaluate
+from ctmoments.model.model import Model, are_amounts
 from ctmoments.model.space import Space
 
 
@@ -111,16 +111,15 @@ class Problem:
         states = np.empty((len(points), len(self.model.species)), np.int64)
         for column, (name, amount) in enumerate(self.model.species.items()):
             amounts = np.broadcast_to(evaluate(amount, columns), len(points))
-            constant = not free_names(amount) & set(self.model.parameters)
-            for row in range(1 if constant else len(points)):
-                place = f"initial amount of {name!r} = {amount} at point {points[row]}"
-                try:
-                    states[row, column] = check_amount(float(amounts[row]), place)
-                except ModelError as error:
-                    values = dict(zip(self.space.parameters, np.asarray(theta)[row].tolist(), strict=True))
-                    raise ThetaError(f"{error} Here {values}.") from None
-            if constant:
-                states[:, column] = states[0, column]
+            wrong = ~are_amounts(amounts)
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                values = dict(zip(self.space.parameters, np.asarray(theta)[row].tolist(), strict=True))
+                raise ThetaError(
+                    f"initial amount of {name!r} = {amount} at point {points[row]}, {values}, "
+                    f"must be a whole number from 0 to 2^52, got {amounts[row].item()!r}."
+                )
+            states[:, column] = np.round(amounts)
         return states
 
     def to_toml(self) -> str:
