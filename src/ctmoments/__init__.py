@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ctmoments.model.space import Integer, Linear, Log, Space
     from ctmoments.model.theta import as_theta
     from ctmoments.moments.estimate import simulate_moments
+    from ctmoments.simulate.design import sample_design
     from ctmoments.simulate.paths import simulate_paths
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ _HOME = {
     "list_problems": "model.library",
     "load_model": "model.library",
     "load_problem": "model.library",
+    "sample_design": "simulate.design",
     "simulate_moments": "moments.estimate",
     "simulate_paths": "simulate.paths",
 }
@@ -47,6 +49,7 @@ __all__ = [
     "list_problems",
     "load_model",
     "load_problem",
+    "sample_design",
     "simulate_moments",
     "simulate_paths",
 ]

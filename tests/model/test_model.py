@@ -64,6 +64,7 @@ def test_reactions_are_read_and_written(text, reactants, products, rate):
     assert (reaction.reactants, reaction.products) == (reactants, products)
     assert reaction.rate == parse_expression(rate)
     assert parse_reaction(str(reaction)) == reaction
+    assert repr(reaction) == f"Reaction({str(reaction)!r})"
 
 
 SIDES = st.dictionaries(st.sampled_from(["A", "B", "C_1"]), st.integers(1, 5), max_size=3)

@@ -77,6 +77,9 @@ class Reaction:
         speed = f": {self.rate}" if self.mass_action is None else f"@ {self.mass_action}"
         return f"{self.name + ': ' if self.name else ''}{sides} {speed}"
 
+    def __repr__(self) -> str:
+        return f"Reaction({str(self)!r})"
+
 
 def parse_reaction(text: Any, where: str = "reaction") -> Reaction:
     """Read a reaction; `where` names the place in errors.
