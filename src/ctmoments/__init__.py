@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ctmoments.model.space import Integer, Linear, Log, Space
     from ctmoments.model.theta import as_theta
     from ctmoments.moments.estimate import simulate_moments
+    from ctmoments.predict.mapfile import load_map
+    from ctmoments.predict.moment_map import MomentMap
     from ctmoments.simulate.design import sample_design
     from ctmoments.simulate.paths import simulate_paths
 
@@ -27,10 +29,12 @@ _HOME = {
     "Linear": "model.space",
     "Log": "model.space",
     "Model": "model.model",
+    "MomentMap": "predict.moment_map",
     "Problem": "model.problem",
     "Space": "model.space",
     "as_theta": "model.theta",
     "list_problems": "model.library",
+    "load_map": "predict.mapfile",
     "load_model": "model.library",
     "load_problem": "model.library",
     "sample_design": "simulate.design",
@@ -43,10 +47,12 @@ __all__ = [
     "Linear",
     "Log",
     "Model",
+    "MomentMap",
     "Problem",
     "Space",
     "as_theta",
     "list_problems",
+    "load_map",
     "load_model",
     "load_problem",
     "sample_design",
