@@ -102,6 +102,7 @@ def simulate_moments(
         "events": events,
         "training_paths": points * count,
         "failed_paths": int(failures.sum()),
+        "kernel": "sparse" if prepared.network.sparse else "direct",
         "cov_se_from": f"aligned ranges of {LEAF} replicates" if count >= 2 * LEAF else "Gaussian formula",
     }
     return moments_dataset(

@@ -187,6 +187,37 @@ def each_bit(builder: ir.IRBuilder, mask, carry=None) -> Iterator[Loop]:
     _close(builder, body, cleared, loop, builder.icmp_unsigned("!=", cleared, word(0)))
 
 
+@dataclass
+class Repeat:
+    """What the body of `repeat` sees: the values carried from turn to turn; set `carry` to pass them on."""
+
+    carry: list[Any]
+
+
+@contextmanager
+def repeat(builder: ir.IRBuilder, count, carry: list[Any]) -> Iterator[Repeat]:
+    """`for _ in range(count)` with a word for a count, possibly 0; `carry` holds the last values afterwards."""
+    before = builder.block
+    head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    left = builder.phi(WORD)
+    left.add_incoming(count, before)
+    phis = [builder.phi(value.type) for value in carry]
+    for phi, value in zip(phis, carry, strict=True):
+        phi.add_incoming(value, before)
+    builder.cbranch(builder.icmp_unsigned("!=", left, word(0)), body, after)
+    builder.position_at_end(body)
+    loop = Repeat(list(phis))
+    yield loop
+    left.add_incoming(builder.sub(left, word(1)), builder.block)
+    for phi, value in zip(phis, loop.carry, strict=True):
+        phi.add_incoming(value, builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    loop.carry = list(phis)
+
+
 def _open(builder: ir.IRBuilder, start, carry) -> tuple[ir.Block, Any, Loop]:
     before = builder.block
     body = builder.append_basic_block("loop")

@@ -20,13 +20,17 @@ import xarray as xr
 
 from ctmoments.errors import InputError
 from ctmoments.model.problem import Problem
-from ctmoments.simulate.direct import CLOCK_LIMIT, Cell, Layout, emit_direct, padded
+from ctmoments.simulate.direct import DirectKernel
 from ctmoments.simulate.engine import compile_function, vector_width
+from ctmoments.simulate.graph import build_graph
 from ctmoments.simulate.network import MAX_EVENTS, Network, check_reach, column_values, lower, start_values
+from ctmoments.simulate.pathkernel import CLOCK_LIMIT, Cell, PathKernel, padded
+from ctmoments.simulate.sparse import SparseKernel
 from ctmoments.simulate.streams import GOLDEN, Purpose, mix64, prefix_keys
 from ctmoments.simulate.sums import Ranges
 
 GROUPS = 4  # vectors of lanes in flight: 32 lanes on AVX-512; more gain 2 %, and lose it at the end of short jobs
+SPARSE_LANES = 8  # paths in flight in a large network: more do not fit the caches
 BLOCK_PATHS = 16384
 BLOCK_BYTES = 2**24
 
@@ -79,6 +83,8 @@ def prepare(
 ) -> Prepared:
     """Check and lower everything before anything runs."""
     network = lower(problem)
+    if network.sparse:
+        network = build_graph(network).network
     values = theta.values
     start = start_values(problem, network, values)
     check_reach(network, start, max_events)
@@ -105,36 +111,49 @@ def thread_count(threads: int | None) -> int:
     return number
 
 
+@dataclass(frozen=True)
+class _Compiled:
+    simulate: Callable[[int], int]
+    cells: int  # of lane memory
+    tables: np.ndarray
+
+
 @lru_cache(maxsize=64)
-def _kernel(network: Network, width: int, groups: int) -> Callable[[int], int]:
-    return compile_function(emit_direct(network, width, groups), "simulate")
+def _compiled(network: Network, width: int, groups: int) -> _Compiled:
+    if network.sparse:
+        graph = build_graph(network)
+        kernel: PathKernel = SparseKernel(graph, width, max(1, SPARSE_LANES // width))
+        tables = graph.tables
+    else:
+        kernel, tables = DirectKernel(network, width, groups), np.zeros(1, np.int64)
+    return _Compiled(compile_function(kernel.text(), "simulate"), kernel.cells, tables)
 
 
 def run_block(prepared: Prepared, ranges: Ranges, switch: Switch, lockstep: Lockstep | None = None) -> Block:
     """Simulate the paths of `ranges` in this thread."""
     network = prepared.network
     step = lockstep or Lockstep(vector_width())
-    layout = Layout(network, step.width, step.groups)
-    kernel = _kernel(network, step.width, step.groups)
+    compiled = _compiled(network, step.width, step.groups)
     paths = ranges.paths
     row = np.repeat(ranges.row, ranges.count)
     replicate = (np.arange(paths) - np.repeat(ranges.offset - ranges.first, ranges.count)).astype(np.uint64)
     outputs = np.zeros((paths, padded(network.outputs)), np.int64)
     status, events, done = np.zeros(paths, np.int64), np.zeros(paths, np.int64), np.zeros(1, np.int64)
     times = np.array(network.times)
-    memory = np.zeros(layout.cells + 8)
+    memory = np.zeros(compiled.cells + 8)
     lanes = memory[(-memory.ctypes.data // 8) % 8 :]  # vectors want 64-byte addresses
     context = np.zeros(len(Cell), np.uint64)
     for cell, array in (
         (Cell.LANES, lanes), (Cell.ROW, row), (Cell.REPLICATE, replicate), (Cell.KEYS, prepared.keys),
         (Cell.COLUMNS, prepared.columns), (Cell.START, prepared.start), (Cell.TIMES, times), (Cell.OUTPUTS, outputs),
         (Cell.STATUS, status), (Cell.EVENTS, events), (Cell.STOP, switch.stop), (Cell.DONE, done),
+        (Cell.TABLES, compiled.tables),
     ):  # fmt: skip
         context[cell] = array.ctypes.data
     context[Cell.PATHS], context[Cell.MAX_EVENTS] = paths, prepared.max_events
     bound = CLOCK_LIMIT / times[-1] if times[-1] > 0 else np.inf
     context[Cell.RATE_BOUND] = np.float64(bound).view(np.uint64)
-    kernel(context.ctypes.data)
+    compiled.simulate(context.ctypes.data)
     if switch.stop[0] and done[0] < paths:
         raise Stopped
     return Block(ranges, outputs, status, events)
