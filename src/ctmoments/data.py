@@ -59,16 +59,44 @@ VARIABLES: Mapping[str, Variable] = {
         dims=("point",), dtype="int64", unit="1", meaning="simulated paths that the moments rest on; 0: none simulated"
     ),
     "status_count": Variable(dims=("point", "status"), dtype="int64", unit="1", meaning="paths by how they ended"),
+    "mean_bound": Variable(
+        dims=("point", "output"), dtype="float64", unit="of the output", meaning="bound on the error of the mean"
+    ),
+    "cov_bound": Variable(
+        dims=("point",),
+        dtype="float64",
+        unit="of the output, squared",
+        meaning="bound on the Frobenius norm of the error of the covariance",
+    ),
+    "lost_mass": Variable(
+        dims=("point",), dtype="float64", unit="1", meaning="probability of the paths that the solver let go"
+    ),
+    "states": Variable(dims=("point",), dtype="int64", unit="1", meaning="most states that the solver held at once"),
+    "probability": Variable(
+        dims=("point", "output", "value"),
+        dtype="float64",
+        unit="1",
+        meaning="probability that the output has the value",
+    ),
+    "absorbed": Variable(
+        dims=("point", "output"), dtype="float64", unit="1", meaning="probability that no reaction can fire any more"
+    ),
+    "joint": Variable(
+        dims=("point", "instant", "state"), dtype="float64", unit="1", meaning="probability of the state"
+    ),
+    "amount": Variable(dims=("state", "species"), dtype="int64", unit="1", meaning="amounts of the species in a state"),
     "in_domain": Variable(dims=("point",), dtype="bool", unit="1", meaning="whether theta lies inside the box"),
 }
 
 
-def _variable(name: str, values: Any) -> tuple[tuple[str, ...], np.ndarray, dict[str, str]]:
+def variable(name: str, values: Any) -> tuple[tuple[str, ...], np.ndarray, dict[str, str]]:
+    """The (dims, values, attrs) of a variable by its entry, as xarray's constructors take it."""
     entry = VARIABLES[name]
     return entry.dims, np.asarray(values, entry.dtype), {"unit": entry.unit, "long_name": entry.meaning}
 
 
-def _output_coords(problem: Problem, dim: str) -> dict[str, tuple[str, Any]]:
+def output_coords(problem: Problem, dim: str) -> dict[str, tuple[str, Any]]:
+    """The coordinates component and time of the dimension `output` (or `output_`)."""
     suffix = dim.removeprefix("output")
     return {
         f"component{suffix}": (dim, np.asarray(problem.output_components, dtype=object).astype(str)),
@@ -76,7 +104,8 @@ def _output_coords(problem: Problem, dim: str) -> dict[str, tuple[str, Any]]:
     }
 
 
-def _attrs(problem: Problem, source: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+def dataset_attrs(problem: Problem, source: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The attrs of every dataset: source, problem, version, and what the maker adds."""
     from ctmoments import __version__
 
     attrs = {"source": source, "problem": problem.to_toml(), "ctmoments_version": __version__}
@@ -111,21 +140,21 @@ def moments_dataset(
     """The one shape of moments: (point, output) and (point, output, output_), with everything that explains them."""
     points = theta.sizes["point"]
     variables = {
-        "theta": _variable("theta", theta.values),
-        "mean": _variable("mean", mean),
-        "cov": _variable("cov", cov),
-        "mean_se": _variable("mean_se", mean_se),
-        "cov_se": _variable("cov_se", cov_se),
-        "replicates": _variable("replicates", np.broadcast_to(replicates, points)),
+        "theta": variable("theta", theta.values),
+        "mean": variable("mean", mean),
+        "cov": variable("cov", cov),
+        "mean_se": variable("mean_se", mean_se),
+        "cov_se": variable("cov_se", cov_se),
+        "replicates": variable("replicates", np.broadcast_to(replicates, points)),
     }
     coords: dict[str, Any] = {"point": theta["point"].values, "parameter": theta["parameter"].values}
-    coords |= _output_coords(problem, "output") | _output_coords(problem, "output_")
+    coords |= output_coords(problem, "output") | output_coords(problem, "output_")
     if status_count is not None:
-        variables["status_count"] = _variable("status_count", status_count)
+        variables["status_count"] = variable("status_count", status_count)
         coords["status"] = [status.name.lower() for status in Status]
     if in_domain is not None:
-        variables["in_domain"] = _variable("in_domain", in_domain)
-    return xr.Dataset(variables, coords, _attrs(problem, source, attrs or {}))
+        variables["in_domain"] = variable("in_domain", in_domain)
+    return xr.Dataset(variables, coords, dataset_attrs(problem, source, attrs or {}))
 
 
 def paths_array(
@@ -138,14 +167,16 @@ def paths_array(
     attrs: Mapping[str, Any] | None = None,
 ) -> xr.DataArray:
     """Paths (point, replicate, output) with their parameter values and their ends as coordinates."""
-    dims, values, about = _variable("paths", values)
+    dims, values, about = variable("paths", values)
     coords: dict[str, Any] = {
         "point": theta["point"].values,
         "replicate": first_replicate + np.arange(values.shape[1]),
-        "status": _variable("status", status),
+        "status": variable("status", status),
     }
     # a coordinate of an array may only have the array's dims: one for each parameter instead of theta(point, parameter)
     for name, column in zip(theta["parameter"].values, theta.values.T, strict=True):
         coords[f"theta_{name}"] = ("point", column)
-    coords |= _output_coords(problem, "output")
-    return xr.DataArray(values, coords, dims, name="paths", attrs=about | _attrs(problem, "simulated", attrs or {}))
+    coords |= output_coords(problem, "output")
+    return xr.DataArray(
+        values, coords, dims, name="paths", attrs=about | dataset_attrs(problem, "simulated", attrs or {})
+    )
