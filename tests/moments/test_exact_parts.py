@@ -8,8 +8,9 @@ from moments.chains import closure
 
 from ctmoments.errors import SizeError
 from ctmoments.moments import exact_blocks
+from ctmoments.moments.exact_chain import Chain
 from ctmoments.moments.exact_kernel import aligned_zeros, apply_powers, reference_steps
-from ctmoments.moments.exact_lattice import Chain, Rows, Window, dilate, make_lattice, make_operator
+from ctmoments.moments.exact_lattice import Rows, Window, dilate, make_lattice, make_operator
 from ctmoments.moments.exact_states import choose_order, output_ranges, reachable_states
 from ctmoments.moments.exact_sweep import ForwardSweep, poisson_weights
 

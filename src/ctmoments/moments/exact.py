@@ -29,7 +29,8 @@ from ctmoments.model.expressions import evaluate
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
 from ctmoments.moments.exact_blocks import centred_outputs, second_moments
-from ctmoments.moments.exact_lattice import Chain, make_lattice
+from ctmoments.moments.exact_chain import Chain
+from ctmoments.moments.exact_lattice import make_lattice
 from ctmoments.moments.exact_states import choose_order, output_ranges
 from ctmoments.moments.exact_sweep import ForwardSweep, Passage
 from ctmoments.progress import progress_bar

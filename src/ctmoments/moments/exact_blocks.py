@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ctmoments.moments.exact_chain import Chain
 from ctmoments.moments.exact_kernel import aligned_zeros
-from ctmoments.moments.exact_lattice import Chain
 from ctmoments.moments.exact_sweep import Passage, Segment, Vector, propagate
 
 Observe = Callable[[np.ndarray], np.ndarray]  # states (species, n) -> components (components, n)

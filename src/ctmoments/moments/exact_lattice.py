@@ -13,27 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ctmoments.errors import ModelError, SizeError
+from ctmoments.errors import SizeError
+from ctmoments.moments.exact_chain import Chain, clean_rates
 from ctmoments.moments.exact_kernel import LANES
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A Markov chain on whole numbers: start (species,), changes (species, reactions), rates of states (species, n)."""
-
-    start: np.ndarray
-    changes: np.ndarray
-    rates: Callable[[np.ndarray], np.ndarray]  # (species, n) -> (reactions, n)
-    species: Sequence[str] = ()
-    reactions: Sequence[str] = ()
-
-    def name_state(self, state: np.ndarray) -> str:
-        """Return the state as text, `S = 3, I = 0`."""
-        names = self.species or [f"x{i}" for i in range(len(state))]
-        return ", ".join(f"{name} = {int(amount)}" for name, amount in zip(names, state, strict=True))
-
-    def name_reaction(self, index: int) -> str:
-        return str(self.reactions[index]) if self.reactions else f"reaction {index}"
 
 
 @dataclass(frozen=True)
@@ -308,30 +290,3 @@ def make_operator(chain: Chain, window: Window, allocate: Callable[[tuple[int, .
         total /= rate
     coefficients[0, window.positions] = 1.0 - total
     return Operator(window, rate, coefficients, peaks, window.positions[wrong])
-
-
-def clean_rates(chain: Chain, states: np.ndarray) -> np.ndarray:
-    """Evaluate all rates (reactions, n); NaN where a rate is negative, not finite, or would leave the whole numbers."""
-    with np.errstate(all="ignore"):
-        rates = np.array(chain.rates(states), np.float64)
-    rates[~(np.isfinite(rates) & (rates >= 0))] = np.nan
-    for j, change in enumerate(chain.changes.T):
-        for i in np.flatnonzero(change < 0):
-            rates[j, (states[i] < -change[i]) & (rates[j] != 0)] = np.nan
-    return rates
-
-
-def explain_wrong_rate(chain: Chain, state: np.ndarray) -> ModelError:
-    """Say which reaction cannot fire as asked in a state."""
-    with np.errstate(all="ignore"):
-        rates = np.array(chain.rates(state[:, None]), np.float64)[:, 0]
-    for j, rate in enumerate(rates):
-        where = f"reaction {chain.name_reaction(j)!r} at the reachable state {chain.name_state(state)}"
-        if not (np.isfinite(rate) and rate >= 0):
-            return ModelError(f"A rate must be finite and not negative, got {rate:g} for {where}.")
-        if rate > 0 and (state + chain.changes[:, j] < 0).any():
-            return ModelError(
-                f"A rate must vanish where its reaction lacks reactants, got {rate:g} for {where}. "
-                "Multiply the rate by the amounts it uses up."
-            )
-    raise AssertionError("no rate is wrong here")

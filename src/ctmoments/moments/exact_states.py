@@ -11,7 +11,8 @@ import itertools
 import numpy as np
 
 from ctmoments.errors import SizeError
-from ctmoments.moments.exact_lattice import Chain, Lattice, clean_rates, explain_wrong_rate, make_lattice
+from ctmoments.moments.exact_chain import Chain, clean_rates, explain_wrong_rate
+from ctmoments.moments.exact_lattice import Lattice, make_lattice
 
 ENUMERATED = 20_000  # states tried to see whether outputs without a conserved bound are bounded after all,
 LEVELS = 1_000  # and firings in a row: 0.1 s

@@ -20,19 +20,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from ctmoments.errors import SizeError
+from ctmoments.moments.exact_chain import Chain, clean_rates, explain_wrong_rate
 from ctmoments.moments.exact_kernel import aligned_zeros, apply_powers
-from ctmoments.moments.exact_lattice import (
-    Chain,
-    Lattice,
-    Operator,
-    Rows,
-    Window,
-    clean_rates,
-    dilate,
-    explain_wrong_rate,
-    hull,
-    make_operator,
-)
+from ctmoments.moments.exact_lattice import Lattice, Operator, Rows, Window, dilate, hull, make_operator
 
 REACHES = np.array([32.0, 64.0, 128.0, 256.0, 512.0, 1024.0])  # expected uniformised jumps of a segment
 KEPT_BYTES = 1 << 30  # operators kept for the way back; the others are made again
