@@ -11,6 +11,7 @@ replicates it is taken as 0, as for a Gaussian. `cov_se_from` in attrs says whic
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -66,11 +67,13 @@ def simulate_moments(
     >>> data["cov"].shape
     (1, 13, 13)
     """
-    if device != "cpu":
-        raise InputError(f"`device` must be 'cpu': simulation has no other driver yet, got {device!r}.")
+    if device not in ("cpu", "cuda"):
+        raise InputError(f"`device` must be 'cpu' or 'cuda', got {device!r}.")
+    if device == "cuda":
+        warnings.warn("Simulation stays on the CPU: it has no CUDA driver yet.", stacklevel=2)
     if on_failure not in ON_FAILURE:
         raise InputError(f"`on_failure` must be one of {', '.join(ON_FAILURE)}, got {on_failure!r}.")
-    theta = as_theta(problem, theta)
+    theta = as_theta(problem, theta, strict=True)
     count = whole_number("replicates", replicates, 1)
     limit = whole_number("max_events", max_events, 1, LARGEST_EVENTS)
     prepared = prepare(problem, theta, seed, purpose, limit)
@@ -107,7 +110,7 @@ def simulate_moments(
     }
     return moments_dataset(
         problem, theta, mean, cov, mean_se, cov_se, source="simulated", replicates=sums.paths, status_count=statuses,
-        in_domain=problem.space.contains(theta.values), attrs=attrs,
+        attrs=attrs,
     )  # fmt: skip
 
 

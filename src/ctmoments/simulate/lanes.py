@@ -27,6 +27,7 @@ from ctmoments.simulate.network import MAX_EVENTS, Network, check_reach, column_
 from ctmoments.simulate.pathkernel import CLOCK_LIMIT, Cell, PathKernel, padded
 from ctmoments.simulate.sparse import SparseKernel
 from ctmoments.simulate.streams import GOLDEN, Purpose, mix64, prefix_keys
+from ctmoments.simulate.sumkernel import LEAF
 from ctmoments.simulate.sums import Ranges
 
 GROUPS = 4  # vectors of lanes in flight: 32 lanes on AVX-512; more gain 2 %, and lose it at the end of short jobs
@@ -187,20 +188,20 @@ class Pace:
 def cut(points: int, first: int, replicates: int, longest: int, pace: Callable[[], int]) -> Iterator[Ranges]:
     """All replicates of all points, point by point, as blocks of about `pace()` paths.
 
-    A range holds at most `longest` replicates of one point and starts at a multiple of it after `first`.
+    Ranges hold at most `longest` replicates of one point and begin at whole leaves after `first`.
     """
-    starts = np.arange(first, first + replicates, longest)
-    counts = np.minimum(starts + longest, first + replicates) - starts
-    each, total = len(starts), points * len(starts)
-    begin = 0
-    while begin < total:
-        point, part = divmod(begin, each)
-        wanted = point * replicates + int(starts[part]) - first + max(pace(), 1)
-        whole, rest = divmod(wanted, replicates)
-        end = min(max(whole * each + -(-rest // longest), begin + 1), total)
-        chosen = np.arange(begin, end)
-        yield Ranges(chosen // each, starts[chosen % each], counts[chosen % each])
-        begin = end
+    point, done = 0, 0
+    while point < points:
+        wanted = -(-max(pace(), 1) // LEAF) * LEAF
+        here = min(wanted, replicates - done)
+        whole = min(wanted // replicates, points - point) if done == 0 else 0
+        rows = np.arange(point, point + max(whole, 1))
+        begin = np.arange(first + done, first + done + here, longest)
+        end = np.minimum(begin + longest, first + done + here)
+        yield Ranges(np.repeat(rows, len(begin)), np.tile(begin, len(rows)), np.tile(end - begin, len(rows)))
+        done += here
+        if done == replicates:
+            point, done = point + len(rows), 0
 
 
 def run_blocks(

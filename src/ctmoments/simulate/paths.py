@@ -30,6 +30,7 @@ from ctmoments.simulate.lanes import (
 )
 from ctmoments.simulate.network import LARGEST_EVENTS, MAX_EVENTS, output_scale
 from ctmoments.simulate.streams import Purpose
+from ctmoments.simulate.sumkernel import RANGE
 
 
 def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
@@ -63,7 +64,7 @@ def simulate_paths(
     >>> dict(paths.sizes)
     {'point': 1, 'replicate': 3, 'output': 13}
     """
-    theta = as_theta(problem, theta)
+    theta = as_theta(problem, theta, strict=True)
     count = whole_number("replicates", replicates, 1)
     first = whole_number("first_replicate", first_replicate, 0)
     limit = whole_number("max_events", max_events, 1, LARGEST_EVENTS)
@@ -79,7 +80,7 @@ def simulate_paths(
 
     threads = thread_count(threads)
     pace = Pace(prepared.network, points * count, threads)
-    blocks = cut(points, first, count, 512, lambda: pace.paths)
+    blocks = cut(points, first, count, RANGE, lambda: pace.paths)
     with progress_bar("simulating", points * count, "paths", progress) as report:
         for block in run_blocks(work, blocks, threads, pace, report):
             at = np.repeat(block.ranges.row * count - first, block.ranges.count) + np.concatenate(

@@ -16,7 +16,7 @@ import numpy as np
 from ctmoments.errors import Status
 from ctmoments.simulate.engine import compile_function, vector_width
 from ctmoments.simulate.pathkernel import padded
-from ctmoments.simulate.sumkernel import LARGEST_DEVIATION, LEAF, RANGE, SPLIT, WIDEST, SumCell, emit_sums
+from ctmoments.simulate.sumkernel import LARGEST_DEVIATION, LEAF, RANGE, SPLIT, WIDEST, SumCell, emit_sums, scratch_rows
 
 SAFE = 2.0**62  # int64 arithmetic stays exact below
 
@@ -93,9 +93,9 @@ class Ranges:
         return int(self.count.sum())
 
 
-@lru_cache(maxsize=8)
-def _kernel(width: int):
-    return compile_function(emit_sums(width), "add_up")
+@lru_cache(maxsize=32)
+def _kernel(width: int, length: int):
+    return compile_function(emit_sums(width, length), "add_up")
 
 
 def sum_block(outputs: np.ndarray, status: np.ndarray, ranges: Ranges, length: int) -> tuple[np.ndarray, Sums]:
@@ -105,7 +105,7 @@ def sum_block(outputs: np.ndarray, status: np.ndarray, ranges: Ranges, length: i
     squares = np.zeros((count, 5, length, stride))
     paths, leaves = np.zeros(count, np.int64), np.zeros(count, np.int64)
     deviation = np.zeros((count, WIDEST))
-    scratch = np.zeros((LEAF + 1, stride))
+    scratch = np.zeros((scratch_rows(), stride))
     offset = np.ascontiguousarray(ranges.offset, np.int64)
     context = np.zeros(len(SumCell), np.uint64)
     for cell, array in (
@@ -114,8 +114,8 @@ def sum_block(outputs: np.ndarray, status: np.ndarray, ranges: Ranges, length: i
         (SumCell.LEAVES, leaves), (SumCell.DEVIATION, deviation),
     ):  # fmt: skip
         context[cell] = array.ctypes.data
-    context[SumCell.RANGES], context[SumCell.STRIDE], context[SumCell.LENGTH] = count, stride, length
-    _kernel(vector_width())(context.ctypes.data)
+    context[SumCell.RANGES] = count
+    _kernel(vector_width(), length)(context.ctypes.data)
 
     lower = np.tril_indices(length)
     triangles = squares[:, :, lower[0], lower[1]].astype(np.int64)
