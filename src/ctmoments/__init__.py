@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from ctmoments.model.problem import Problem
     from ctmoments.model.space import Integer, Linear, Log, Space
     from ctmoments.model.theta import as_theta
+    from ctmoments.moments.equations import moment_equations
     from ctmoments.moments.estimate import simulate_moments
+    from ctmoments.moments.noise import approximate_moments
     from ctmoments.predict.mapfile import load_map
     from ctmoments.predict.moment_map import MomentMap
     from ctmoments.simulate.design import sample_design
@@ -32,6 +34,7 @@ _HOME = {
     "MomentMap": "predict.moment_map",
     "Problem": "model.problem",
     "Space": "model.space",
+    "approximate_moments": "moments.noise",
     "as_theta": "model.theta",
     "exact_distribution": "moments.exact_distribution",
     "exact_moments": "moments.exact",
@@ -39,6 +42,7 @@ _HOME = {
     "load_map": "predict.mapfile",
     "load_model": "model.library",
     "load_problem": "model.library",
+    "moment_equations": "moments.equations",
     "sample_design": "simulate.design",
     "simulate_moments": "moments.estimate",
     "simulate_paths": "simulate.paths",
@@ -52,6 +56,7 @@ __all__ = [
     "MomentMap",
     "Problem",
     "Space",
+    "approximate_moments",
     "as_theta",
     "exact_distribution",
     "exact_moments",
@@ -59,6 +64,7 @@ __all__ = [
     "load_map",
     "load_model",
     "load_problem",
+    "moment_equations",
     "sample_design",
     "simulate_moments",
     "simulate_paths",

@@ -85,6 +85,12 @@ VARIABLES: Mapping[str, Variable] = {
         dims=("point", "instant", "state"), dtype="float64", unit="1", meaning="probability of the state"
     ),
     "amount": Variable(dims=("state", "species"), dtype="int64", unit="1", meaning="amounts of the species in a state"),
+    "unphysical": Variable(
+        dims=("point",),
+        dtype="bool",
+        unit="1",
+        meaning="whether values cannot be moments: not finite, a negative variance, an indefinite covariance",
+    ),
     "in_domain": Variable(dims=("point",), dtype="bool", unit="1", meaning="whether theta lies inside the box"),
 }
 
