@@ -90,13 +90,13 @@ def chain(n: int) -> ctm.Problem:
 
 
 # Bodies of fresh processes. A constant that no run before had makes a model new: no cache can know it.
-FIRST_RESULT = """
+NEW_MODEL = """
 model = ctm.Model(species={{"A": 50, "B": 0}}, parameters=["k"],
                   reactions=["2 A -> B : k*A*(A-1)", "B -> 2 A : {fresh}*B"])
 problem = ctm.Problem(model, ctm.Space(k=(0.001, 0.1)), observe="B", times=range(1, 11))
 ctm.simulate_moments(problem, [0.01], replicates=100, seed=1)
 """
-SECOND_RESULT = FIRST_RESULT.replace("{fresh}", "0.25")  # the same model each time: from the cache but for the first
+KNOWN_MODEL = NEW_MODEL.replace("{fresh}", "0.25")  # the same model each time: from the cache but for the first
 SWEEP = """
 problem = ctm.load_problem("sir")
 theta = ctm.sample_design(problem, points=500, seed=1)
@@ -104,20 +104,26 @@ ctm.simulate_moments(problem, theta, replicates=40, seed=1, threads=1)
 """
 
 
-def run_fresh(body: str) -> tuple[float, float]:
-    """Seconds to import, and from there to the end of `body`, in a new process."""
+def run_fresh(body: str) -> dict[str, float]:
+    """A new process: seconds to import and from there to the end of `body`, by the wall and of processor time."""
     fresh = f"{0.25 + (time.time_ns() % 10**9) * 1e-12!r}"
     lines = [
         "import json, time",
-        "start = time.perf_counter()",
+        "def now(): return [time.perf_counter(), time.process_time()]",
+        "start = now()",
         "import ctmoments as ctm",
-        "imported = time.perf_counter()",
+        "imported = now()",
         body.format(fresh=fresh),
-        "print(json.dumps([imported - start, time.perf_counter() - imported]))",
+        "print(json.dumps([start, imported, now()]))",
     ]
-    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, capture_output=True, text=True)
-    imported, rest = json.loads(done.stdout.splitlines()[-1])
-    return imported, rest
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, stdout=subprocess.PIPE, text=True)
+    start, imported, end = json.loads(done.stdout.splitlines()[-1])
+    return {
+        "import": imported[0] - start[0],
+        "import, processor": imported[1] - start[1],
+        "rest": end[0] - imported[0],
+        "rest, processor": end[1] - imported[1],
+    }
 
 
 def run_help() -> float | None:
