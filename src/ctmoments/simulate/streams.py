@@ -4,7 +4,7 @@ In: a 64-bit seed and whole numbers. Out: four 64-bit words that start xoshiro25
 Blackman & Vigna 2019), or a NumPy generator for everything that is not a path.
 
 Two independent chains of the splitmix64 finaliser absorb the address, so that 128 bits tell streams apart: two of
-10^12 paths share a stream with probability 1e-15. The kernel repeats `path_state` in its own code (`rng.py`);
+10^12 paths share a stream with probability 1e-15. The kernel repeats `path_state` in its own code (`pathkernel.py`);
 a test holds them equal.
 """
 
