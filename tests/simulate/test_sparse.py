@@ -1,5 +1,7 @@
 """The sparse kernel against the direct one: same streams, same rules, hence the same paths."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,8 @@ from ctmoments.simulate.graph import FAN, build_graph
 
 def chain(species: int, start: int = 20) -> ctm.Problem:
     names = [f"X{i}" for i in range(species)]
-    forward = [f"{a} -> {b} : k*{a}" for a, b in zip(names, names[1:], strict=False)]
-    back = [f"{b} -> {a} : 0.5*k*{b}" for a, b in zip(names, names[1:], strict=False)]
+    forward = [f"{a} -> {b} : k*{a}" for a, b in pairwise(names)]
+    back = [f"{b} -> {a} : 0.5*k*{b}" for a, b in pairwise(names)]
     model = ctm.Model(dict.fromkeys(names, start), ["k"], forward + back)
     return ctm.Problem(model, ctm.Space(k=(0.5, 1.5)), observe=[names[0], names[-1]], times=[0.5, 1, 2])
 
