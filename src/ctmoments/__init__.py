@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ctmoments.model.theta import as_theta
     from ctmoments.moments.equations import moment_equations
     from ctmoments.moments.estimate import simulate_moments
+    from ctmoments.moments.exact import exact_moments
+    from ctmoments.moments.exact_distribution import exact_distribution
     from ctmoments.moments.noise import approximate_moments
     from ctmoments.predict.mapfile import load_map
     from ctmoments.predict.moment_map import MomentMap

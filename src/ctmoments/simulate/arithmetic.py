@@ -1,7 +1,7 @@
 """Arithmetic, decided once: what every kernel and the interpreter compute, operation by operation.
 
 The algorithms below (generator, logarithm, exponential, power) are written against `Arithmetic`, a short list of
-IEEE-754 double and 64-bit word operations. `ir.Lanes` emits them as LLVM IR for any number of lanes; `Scalars`, here,
+IEEE-754 double and 64-bit word operations. `ir.Lanes` emits them as LLVM IR for any number of lanes; `scalars.Scalars`
 carries them out on Python numbers and is the oracle. No operation is reordered or contracted, every fused
 multiply-add is asked for by name, so a path is the same path on SSE, AVX-512, ARM and CUDA.
 """
@@ -9,9 +9,6 @@ multiply-add is asked for by name, so a path is the same path on SSE, AVX-512, A
 from __future__ import annotations
 
 import math
-import operator
-import struct
-from fractions import Fraction
 from typing import Any, Protocol
 
 from ctmoments.simulate.streams import MULTIPLIERS, SHIFTS
@@ -206,100 +203,3 @@ def whole_power(on: Arithmetic, base: Real, exponent: int) -> Real:
         if not exponent:
             return result
         base = on.mul(base, base)
-
-
-# ---- the oracle -------------------------------------------------------------------------------------------------
-
-
-class Scalars:
-    """`Arithmetic` on Python numbers, slow and plain: what a kernel must agree with to the bit."""
-
-    MASK = 2**64 - 1
-
-    def real(self, value):
-        return float(value)
-
-    def word(self, value):
-        return value & self.MASK
-
-    def add(self, a, b):
-        return a + b
-
-    def sub(self, a, b):
-        return a - b
-
-    def mul(self, a, b):
-        return a * b
-
-    def div(self, a, b):
-        if b == 0.0:
-            return math.nan if a == 0.0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
-        return a / b
-
-    def fma(self, a, b, c):
-        if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
-            return a * b + c
-        exact = Fraction(a) * Fraction(b) + Fraction(c)
-        if exact == 0:
-            return a * b + c
-        try:
-            return float(exact)
-        except OverflowError:
-            return math.inf if exact > 0 else -math.inf
-
-    def neg(self, a):
-        return -a
-
-    def abs(self, a):
-        return abs(a)
-
-    def sqrt(self, a):
-        return math.sqrt(a) if a >= 0.0 else math.nan
-
-    def floor(self, a):
-        return float(math.floor(a)) if math.isfinite(a) else a
-
-    def ceil(self, a):
-        return float(math.ceil(a)) if math.isfinite(a) else a
-
-    def compare(self, op, a, b):
-        return getattr(operator, op)(a, b)
-
-    def both(self, a, b):
-        return a and b
-
-    def either(self, a, b):
-        return a or b
-
-    def negate(self, a):
-        return not a
-
-    def select(self, mask, a, b):
-        return a if mask else b
-
-    def bits(self, a):
-        return struct.unpack("<Q", struct.pack("<d", a))[0]
-
-    def from_bits(self, a):
-        return struct.unpack("<d", struct.pack("<Q", a))[0]
-
-    def word_add(self, a, b):
-        return (a + b) & self.MASK
-
-    def word_sub(self, a, b):
-        return (a - b) & self.MASK
-
-    def word_mul(self, a, b):
-        return (a * b) & self.MASK
-
-    def word_or(self, a, b):
-        return a | b
-
-    def word_xor(self, a, b):
-        return a ^ b
-
-    def shl(self, a, count):
-        return (a << count) & self.MASK
-
-    def shr(self, a, count):
-        return a >> count

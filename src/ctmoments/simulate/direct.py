@@ -14,9 +14,10 @@ from __future__ import annotations
 from llvmlite import ir
 
 from ctmoments.simulate import arithmetic
+from ctmoments.simulate.context import LOOK_EVERY, Cell
 from ctmoments.simulate.ir import POINTER, REAL, WORD, Lanes, counting, load, spread, store, word
 from ctmoments.simulate.network import column_slot, species_slot
-from ctmoments.simulate.pathkernel import LOOK_EVERY, Cell, PathKernel
+from ctmoments.simulate.pathkernel import PathKernel
 from ctmoments.simulate.rates import RateWriter
 
 

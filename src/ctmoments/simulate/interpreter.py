@@ -1,6 +1,6 @@
 """The oracle: one path at an address, in plain Python, by the rules of the kernels.
 
-In: a problem, one parameter value, an address. Out: a `Path`. Same arithmetic (`arithmetic.Scalars`), same trees
+In: a problem, one parameter value, an address. Out: a `Path`. Same arithmetic (`scalars.Scalars`), same trees
 (`rates.RateWriter`), no lanes, no memory layout, no turn of delay: a kernel must agree with it to the bit. About
 0.2 ms an event, nearly all of it exact fused multiply-adds.
 """
@@ -16,7 +16,7 @@ import xarray as xr
 from ctmoments.errors import Status
 from ctmoments.model.problem import Problem
 from ctmoments.simulate import arithmetic
-from ctmoments.simulate.arithmetic import Scalars
+from ctmoments.simulate.context import CLOCK_LIMIT
 from ctmoments.simulate.network import (
     MAX_EVENTS,
     Network,
@@ -26,8 +26,8 @@ from ctmoments.simulate.network import (
     species_slot,
     start_values,
 )
-from ctmoments.simulate.pathkernel import CLOCK_LIMIT
 from ctmoments.simulate.rates import RateWriter
+from ctmoments.simulate.scalars import Scalars
 from ctmoments.simulate.streams import Purpose, path_state
 
 ON = Scalars()

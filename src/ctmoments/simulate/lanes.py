@@ -20,11 +20,12 @@ import xarray as xr
 
 from ctmoments.errors import InputError
 from ctmoments.model.problem import Problem
+from ctmoments.simulate.context import CLOCK_LIMIT, Cell, padded
 from ctmoments.simulate.direct import DirectKernel
 from ctmoments.simulate.engine import compile_function, vector_width
 from ctmoments.simulate.graph import build_graph
 from ctmoments.simulate.network import MAX_EVENTS, Network, check_reach, column_values, lower, start_values
-from ctmoments.simulate.pathkernel import CLOCK_LIMIT, Cell, PathKernel, padded
+from ctmoments.simulate.pathkernel import PathKernel
 from ctmoments.simulate.sparse import SparseKernel
 from ctmoments.simulate.streams import GOLDEN, Purpose, mix64, prefix_keys
 from ctmoments.simulate.sumkernel import LEAF

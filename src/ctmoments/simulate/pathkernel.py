@@ -7,45 +7,16 @@ trouble: it records outputs and decides how a path ends. `renew` counts ended la
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
 from llvmlite import ir
 
 from ctmoments.errors import Status
 from ctmoments.simulate import arithmetic
+from ctmoments.simulate.context import CLOCK_LIMIT, Cell, padded
 from ctmoments.simulate.ir import POINTER, REAL, WORD, Lanes, counting, declare, each_bit, load, store, word
 from ctmoments.simulate.network import Network
 from ctmoments.simulate.streams import GOLDEN
-
-CLOCK_LIMIT = 2.0**45  # total rate x time beyond which a mean step is below 128 units in the clock's last place
-LOOK_EVERY = 4096  # turns between looks at the stop flag and the event counts: about 0.2 ms
-
-
-class Cell(IntEnum):
-    """The context that a driver hands to a kernel: addresses and numbers, 64 bits each."""
-
-    LANES = 0  # scratch memory for lane state
-    PATHS = 1  # number of paths
-    ROW = 2  # path -> row of parameter values, int64
-    REPLICATE = 3  # path -> replicate, uint64
-    KEYS = 4  # row -> two uint64: the address absorbed up to the point
-    COLUMNS = 5  # row -> parameter columns, float64
-    START = 6  # row -> amounts at t = 0, float64
-    TIMES = 7  # output times, float64
-    OUTPUTS = 8  # path -> outputs, int64, rows of `padded(outputs)`
-    STATUS = 9  # path -> status, int64
-    EVENTS = 10  # path -> events fired, int64
-    MAX_EVENTS = 11
-    RATE_BOUND = 12  # float64: totals from here on are looked at
-    STOP = 13  # address of a flag, int64: not 0 asks to return
-    DONE = 14  # address of a count of ended paths, int64
-    TABLES = 15  # what a sparse kernel knows of its network, int64
-
-
-def padded(outputs: int) -> int:
-    """The length of a row of outputs: whole vectors, so that `sums` reads no neighbour."""
-    return -(-outputs // 8) * 8
 
 
 class PathKernel:

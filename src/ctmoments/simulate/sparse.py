@@ -14,15 +14,14 @@ from typing import Any
 from llvmlite import ir
 
 from ctmoments.simulate import arithmetic
+from ctmoments.simulate.context import LOOK_EVERY, Cell
 from ctmoments.simulate.graph import FAN, Graph, operand
-from ctmoments.simulate.ir import BIT, POINTER, REAL, WORD, Lanes, counting, each_bit, load, repeat, spread, store, word
-from ctmoments.simulate.pathkernel import LOOK_EVERY, Cell, PathKernel
+from ctmoments.simulate.ir import POINTER, REAL, WORD, Lanes, counting, each_bit, load, repeat, spread, store, word
+from ctmoments.simulate.pathkernel import PathKernel
 from ctmoments.simulate.rates import RateWriter
+from ctmoments.simulate.sumtree import block_sum, choose_child, load_block, replace_element
 
 INT32 = ir.IntType(32)
-BLOCK = ir.VectorType(REAL, FAN)
-INDICES = ir.VectorType(INT32, FAN)
-ZEROS = ir.Constant(BLOCK, [ir.Constant(REAL, 0.0)] * FAN)
 
 
 class SparseKernel(PathKernel):
@@ -147,30 +146,12 @@ class SparseKernel(PathKernel):
     # ---- one event of one lane ----
 
     def _pick(self, builder: ir.IRBuilder, lanes: Any, lane: Any) -> None:
-        """The leaf that the threshold falls on: from the root down, by running sums over eight children.
-
-        Sums of children and what is left of the threshold round differently, so the last child with a positive sum
-        takes what would fall through; a child of sum 0 is never entered.
-        """
+        """The leaf that the threshold falls on, from the root down."""
         own = self._lane(builder, lanes, lane)
         threshold, node = self._one(builder, lanes, "threshold", lane), word(0)
         for level in reversed(range(len(self.graph.levels))):
-            values = self._level(builder, own, level)
-            children = load(builder, BLOCK, values, builder.mul(node, word(FAN)), align=8)
-            running = children
-            for shift in (1, 2, 4):
-                moved = [ir.Constant(INT32, FAN if k < shift else k - shift) for k in range(FAN)]
-                running = builder.fadd(running, builder.shuffle_vector(running, ZEROS, ir.Constant(INDICES, moved)))
-            passed = self._bits(builder, builder.fcmp_ordered(">=", spread(builder, threshold, FAN), running))
-            positive = self._bits(builder, builder.fcmp_ordered(">", children, ZEROS))
-            last = builder.sub(word(63), builder.ctlz(builder.or_(positive, word(1)), ir.Constant(BIT, 1)))
-            count = builder.ctpop(passed)
-            chosen = builder.select(builder.icmp_unsigned("<", count, last), count, last)
-            if level:
-                below = self._element(builder, builder.fsub(running, children), chosen)
-                left = builder.fsub(threshold, below)
-                above = builder.fcmp_ordered(">", left, ir.Constant(REAL, 0.0))
-                threshold = builder.select(above, left, ir.Constant(REAL, 0.0))
+            children = load_block(builder, self._level(builder, own, level), node)
+            chosen, threshold = choose_child(builder, children, threshold)
             node = builder.add(builder.mul(node, word(FAN)), chosen)
         self._store_one(builder, node, lanes, "reaction", lane)
 
@@ -193,7 +174,7 @@ class SparseKernel(PathKernel):
             cursor, least = rates.carry
             changed = self._entry(builder, tables, cursor)
             rate = self._rate(builder, tables, own, changed)
-            self._replace(builder, values, changed, rate)
+            replace_element(builder, values, changed, rate)
             smaller = builder.fcmp_ordered("<", rate, least)
             rates.carry = [builder.add(cursor, word(1)), builder.select(smaller, rate, least)]
         cursor, least = rates.carry
@@ -202,27 +183,13 @@ class SparseKernel(PathKernel):
             count = self._entry(builder, tables, cursor)
             with repeat(builder, count, [builder.add(cursor, word(1))]) as nodes:
                 node = self._entry(builder, tables, nodes.carry[0])
-                block = load(builder, BLOCK, below, builder.mul(node, word(FAN)), align=8)
-                self._replace(builder, values, node, self._sum(builder, block))
+                block = load_block(builder, below, node)
+                replace_element(builder, values, node, block_sum(builder, block))
                 nodes.carry = [builder.add(nodes.carry[0], word(1))]
             cursor = nodes.carry[0]
-        total = self._sum(builder, load(builder, BLOCK, values, word(0)))
+        total = block_sum(builder, load_block(builder, values, word(0)))
         self._store_one(builder, total, lanes, "total", lane)
         self._store_one(builder, self._watch(builder, amounts, least), lanes, "least", lane)
-
-    def _replace(self, builder: ir.IRBuilder, values: Any, index: Any, value: Any) -> None:
-        """`values[index] = value` by way of its whole block, which a later load of the block finds at once."""
-        first = builder.and_(index, word(2**64 - FAN))
-        places = ir.Constant(ir.VectorType(WORD, FAN), [word(k) for k in range(FAN)])
-        wanted = builder.insert_element(
-            ir.Constant(places.type, ir.Undefined), builder.and_(index, word(FAN - 1)), ir.Constant(INT32, 0)
-        )
-        wanted = builder.shuffle_vector(
-            wanted, ir.Constant(places.type, ir.Undefined), ir.Constant(INDICES, [ir.Constant(INT32, 0)] * FAN)
-        )
-        block = load(builder, BLOCK, values, first, align=8)
-        here = builder.icmp_unsigned("==", places, wanted)
-        store(builder, builder.select(here, spread(builder, value, FAN), block), values, first)
 
     def _rate(self, builder: ir.IRBuilder, tables: Any, own: Any, reaction: Any) -> Any:
         """A rate by its shape and operands."""
@@ -262,19 +229,6 @@ class SparseKernel(PathKernel):
         place = builder.gep(tables, [builder.add(at, word(offset)) if offset else at], source_etype=INT32)
         return builder.sext(builder.load(place, typ=INT32, align=4), WORD)
 
-    def _bits(self, builder: ir.IRBuilder, mask: Any) -> Any:
-        return builder.zext(builder.bitcast(mask, ir.IntType(FAN)), WORD)
-
-    def _element(self, builder: ir.IRBuilder, vector: Any, index: Any) -> Any:
-        return builder.extract_element(vector, builder.trunc(index, INT32))
-
-    def _sum(self, builder: ir.IRBuilder, block: Any) -> Any:
-        """The sum of a block of eight, halves onto halves."""
-        for half in (4, 2, 1):
-            moved = ir.Constant(INDICES, [ir.Constant(INT32, (k + half) % FAN) for k in range(FAN)])
-            block = builder.fadd(block, builder.shuffle_vector(block, block, moved))
-        return builder.extract_element(block, ir.Constant(INT32, 0))
-
     # ---- what `attend` and `renew` ask ----
 
     def _amount(self, builder: ir.IRBuilder, lanes, i, lane, before):
@@ -305,8 +259,7 @@ class SparseKernel(PathKernel):
         for level, size in enumerate(self.graph.levels):
             values, above = self._level(builder, own, level), self._level(builder, own, level + 1)
             with counting(builder, size // FAN) as blocks:
-                at = builder.mul(blocks.index, word(FAN))
-                total = self._sum(builder, load(builder, BLOCK, values, at))
+                total = block_sum(builder, load_block(builder, values, blocks.index))
                 if level + 1 < len(self.graph.levels):
                     store(builder, total, above, blocks.index)
                 else:

@@ -14,8 +14,8 @@ from enum import IntEnum
 from llvmlite import ir
 
 from ctmoments.errors import Status
+from ctmoments.simulate.context import padded
 from ctmoments.simulate.ir import POINTER, REAL, WORD, Lanes, counting, load, repeat, spread, store, word
-from ctmoments.simulate.pathkernel import padded
 
 LEAF = 8  # replicates; the variance over leaves is about as efficient as fourth moments (30/M against 24/M)
 RANGE = 4096  # replicates at most in one range: keeps every sum below 2^53

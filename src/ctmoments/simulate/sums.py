@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from ctmoments.errors import Status
+from ctmoments.simulate.context import padded
 from ctmoments.simulate.engine import compile_function, vector_width
-from ctmoments.simulate.pathkernel import padded
 from ctmoments.simulate.sumkernel import LARGEST_DEVIATION, LEAF, RANGE, SPLIT, WIDEST, SumCell, emit_sums, scratch_rows
 
 SAFE = 2.0**62  # int64 arithmetic stays exact below
