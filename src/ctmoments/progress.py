@@ -31,8 +31,8 @@ def wants_bar(progress: bool | None) -> bool:
 
 
 @contextmanager
-def progress_bar(what: str, total: float, unit: str, progress: bool | None) -> Iterator[Report]:
-    """A context in which `report(done)` moves a bar of length `total`."""
+def progress_bar(what: str, total: float, unit: str, progress: bool | None, before: float = 0.0) -> Iterator[Report]:
+    """A context in which `report(done)` moves a bar of length `total`; `before` was done earlier, at no rate."""
     if not wants_bar(progress):
         yield lambda done, note="": None
         return
@@ -49,7 +49,7 @@ def progress_bar(what: str, total: float, unit: str, progress: bool | None) -> I
         console=Console(stderr=True, force_terminal=True if progress else None),
         transient=True,
     )
-    task = bar.add_task(what, total=total, rate="", note="")
+    task = bar.add_task(what, total=total, completed=before, rate="", note="")
     start = time.monotonic()
 
     def report(done: float, note: str = "") -> None:
@@ -58,7 +58,7 @@ def progress_bar(what: str, total: float, unit: str, progress: bool | None) -> I
             return
         if not bar.live.is_started:
             bar.start()
-        bar.update(task, completed=done, rate=f"{done / elapsed:,.3g} {unit}/s", note=note)
+        bar.update(task, completed=done, rate=f"{(done - before) / elapsed:,.3g} {unit}/s", note=note)
 
     try:
         yield report

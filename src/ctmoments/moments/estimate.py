@@ -12,6 +12,9 @@ replicates it is taken as 0, as for a Gaussian. `cov_se_from` in attrs says whic
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,24 +24,27 @@ from ctmoments.data import moments_dataset
 from ctmoments.errors import InputError, SimulationError, Status
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
+from ctmoments.model.toml import problem_from_toml
 from ctmoments.progress import progress_bar
+from ctmoments.simulate.blocks import Region, Totals, block_sums
+from ctmoments.simulate.campaign import Where, run_campaign, stored_design
 from ctmoments.simulate.lanes import (
     Lockstep,
     Pace,
-    Prepared,
     Ranges,
     Switch,
     cut,
     prepare,
-    run_block,
     run_blocks,
     thread_count,
 )
-from ctmoments.simulate.network import LARGEST_EVENTS, MAX_EVENTS, output_scale
+from ctmoments.simulate.merge import merged, require_complete
+from ctmoments.simulate.network import LARGEST_EVENTS, MAX_EVENTS, lower, output_scale
 from ctmoments.simulate.paths import whole_number
+from ctmoments.simulate.store import Store
 from ctmoments.simulate.streams import Purpose
 from ctmoments.simulate.sumkernel import LEAF, RANGE
-from ctmoments.simulate.sums import SAFE, Sums, largest, sum_block
+from ctmoments.simulate.sums import SAFE, Sums, largest
 
 ON_FAILURE = ("nan", "drop", "raise")
 
@@ -50,6 +56,11 @@ def simulate_moments(
     seed: int = 0,
     *,
     device: str = "cpu",
+    store: str | Path | None = None,
+    resume: bool = False,
+    add_times: bool = False,
+    workers: int | None = None,
+    scheduler: str | None = None,
     on_failure: str = "nan",
     max_events: int = MAX_EVENTS,
     purpose: Purpose = Purpose.PATHS,
@@ -61,6 +72,12 @@ def simulate_moments(
     """Mean, covariance and their standard errors at each parameter value from `replicates` exact paths.
 
     A point with failed paths has NaN moments; `on_failure="drop"` takes the moments of the rest, "raise" raises.
+
+    With `store` the paths are a campaign: blocks of sums go into that file as they are finished. It must not exist,
+    unless `resume`: then what is missing is simulated, be it all (no file yet), what an interrupted run left, points
+    appended to `theta` (`sample_design(extend=)`), more replicates or, with `add_times`, further output times; a
+    finished store is read. A store of another problem, seed or design is refused. `workers` processes of this machine
+    or those of a dask `scheduler` simulate instead of threads. Results are the same bits in every case.
 
     >>> import ctmoments as ctm
     >>> data = ctm.simulate_moments(ctm.load_problem("sir"), [0.5, 0.002], replicates=100, seed=1)
@@ -76,11 +93,19 @@ def simulate_moments(
     theta = as_theta(problem, theta, strict=True)
     count = whole_number("replicates", replicates, 1)
     limit = whole_number("max_events", max_events, 1, LARGEST_EVENTS)
+    if store is not None:
+        where = Where(threads=threads, workers=workers, scheduler=scheduler, block_paths=block_paths)
+        run_campaign(problem, theta, count, seed, store=store, resume=resume, add_times=add_times, purpose=purpose,
+                     max_events=limit, where=where, progress=progress)  # fmt: skip
+        return store_moments(store, on_failure=on_failure, problem=problem)
+    for name, value in (("resume", resume), ("add_times", add_times), ("workers", workers), ("scheduler", scheduler)):
+        if value:
+            raise InputError(f"`{name}` needs a `store`, got {value!r} without one.")
     prepared = prepare(problem, theta, seed, purpose, limit)
-    points, length = theta.sizes["point"], prepared.network.outputs
+    points = theta.sizes["point"]
     threads = thread_count(threads)
     pace = Pace(prepared.network, points * count, threads)
-    sums, statuses, events = Sums.zeros(points, length), np.zeros((points, len(Status)), np.int64), 0
+    totals = Totals(points, prepared.network.outputs)
 
     def work(ranges: Ranges, switch: Switch):
         return block_sums(prepared, ranges, switch, lockstep)
@@ -88,41 +113,66 @@ def simulate_moments(
     blocks = cut(points, 0, count, RANGE, lambda: block_paths or pace.paths)
     with progress_bar("simulating", points * count, "paths", progress) as report:
         for rows, part, counted, fired in run_blocks(work, blocks, threads, pace, report):
-            sums = sums.plus(rows, part)
-            statuses[rows] += counted
-            events += fired
+            totals.add(rows, part, counted, fired)
+    return moments_from_regions(problem, theta, count, totals.chunks(), seed=seed, purpose=purpose.name.lower(),
+                                on_failure=on_failure)  # fmt: skip
+
+
+def store_moments(store: str | Path, *, on_failure: str = "nan", problem: Problem | None = None) -> xr.Dataset:
+    """The moments that a finished campaign store holds. Its problem is read from the store where none is given."""
+    with closing(Store(store)) as held:
+        design, count = stored_design(held), held.meta("replicates")
+        edition, outputs, _ = held.editions()[-1]
+        require_complete(held, len(design), count, [block.task for block in held.blocks(edition)])
+        identity = held.meta("identity")
+        return moments_from_regions(
+            problem or problem_from_toml(held.meta("problem"), str(store)), design, count,
+            merged(held, edition, outputs, len(design)), seed=identity["seed"], purpose=identity["purpose"],
+            on_failure=on_failure,
+        )  # fmt: skip
+
+
+def moments_from_regions(
+    problem: Problem,
+    theta: xr.DataArray,
+    count: int,
+    regions: Iterable[tuple[int, Region]],
+    *,
+    seed: int,
+    purpose: str,
+    on_failure: str,
+) -> xr.Dataset:
+    """The dataset of sums that come in chunks of rows; beyond the result, memory is that of a chunk."""
+    points, length = len(theta), len(problem.output_times)
+    mean, mean_se = np.empty((2, points, length))
+    cov, cov_se = np.empty((points, length, length)), np.empty((points, length, length))
+    paths, statuses, events = np.empty(points, np.int64), np.empty((points, len(Status)), np.int64), 0
+    scale = output_scale(problem)
+    for low, region in regions:
+        rows = slice(low, low + len(region.statuses))
+        mean[rows], cov[rows], mean_se[rows], cov_se[rows] = moments_from_sums(region.sums, scale)
+        paths[rows], statuses[rows] = region.sums.paths, region.statuses
+        events += region.events
     failures = statuses[:, Status.ABSORBED + 1 :].sum(axis=1)
     if on_failure == "raise" and failures.any():
         raise SimulationError(failure_text(theta, statuses))
-    mean, cov, mean_se, cov_se = moments_from_sums(sums, output_scale(problem))
     if on_failure == "nan":
         for array in (mean, cov, mean_se, cov_se):
             array[failures > 0] = np.nan
     attrs = {
         "seed": seed,
-        "purpose": purpose.name.lower(),
+        "purpose": purpose,
         "paths": points * count,
         "events": events,
         "training_paths": points * count,
         "failed_paths": int(failures.sum()),
-        "kernel": "sparse" if prepared.network.sparse else "direct",
+        "kernel": "sparse" if lower(problem).sparse else "direct",
         "cov_se_from": f"aligned ranges of {LEAF} replicates" if count >= 2 * LEAF else "Gaussian formula",
     }
     return moments_dataset(
-        problem, theta, mean, cov, mean_se, cov_se, source="simulated", replicates=sums.paths, status_count=statuses,
+        problem, theta, mean, cov, mean_se, cov_se, source="simulated", replicates=paths, status_count=statuses,
         attrs=attrs,
     )  # fmt: skip
-
-
-def block_sums(
-    prepared: Prepared, ranges: Ranges, switch: Switch, lockstep: Lockstep | None = None
-) -> tuple[np.ndarray, Sums, np.ndarray, int]:
-    """Simulate a block and keep its sums: rows, sums, paths by status, events."""
-    block = run_block(prepared, ranges, switch, lockstep)
-    rows, sums = sum_block(block.outputs, block.status, ranges, prepared.network.outputs)
-    row_of_path = np.searchsorted(rows, np.repeat(ranges.row, ranges.count))
-    flat = np.bincount(row_of_path * len(Status) + block.status, minlength=len(rows) * len(Status))
-    return rows, sums, flat.reshape(len(rows), len(Status)), int(block.events.sum())
 
 
 def failure_text(theta: xr.DataArray, statuses: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -37,6 +37,16 @@ BLOCK_PATHS = 16384
 BLOCK_BYTES = 2**24
 
 Result = TypeVar("Result")
+
+
+class Piece(Protocol):
+    """Something to run: `Ranges`, or a task of a campaign."""
+
+    @property
+    def paths(self) -> int: ...
+
+
+Work = TypeVar("Work", bound=Piece)
 
 
 @dataclass(frozen=True)
@@ -206,8 +216,8 @@ def cut(points: int, first: int, replicates: int, longest: int, pace: Callable[[
 
 
 def run_blocks(
-    work: Callable[[Ranges, Switch], Result],
-    blocks: Iterator[Ranges],
+    work: Callable[[Work, Switch], Result],
+    blocks: Iterator[Work],
     threads: int,
     pace: Pace | None,
     report: Callable[[float], None],
@@ -216,7 +226,7 @@ def run_blocks(
     switch = Switch()
     done = 0
 
-    def timed(ranges: Ranges) -> tuple[Result, int, float]:
+    def timed(ranges: Work) -> tuple[Result, int, float]:
         begin = time.perf_counter()
         result = work(ranges, switch)
         return result, ranges.paths, time.perf_counter() - begin

@@ -1,0 +1,208 @@
+"""A campaign over many processes or machines, by dask.distributed (the extra `ctmoments[cluster]`).
+
+In: a `Job`, tasks as they are asked for, a scheduler. Out: finished blocks in any order, each task once. The job goes
+to every worker once, as a plugin: the scheduler hands it to workers that come later, too. A task is its key alone. The
+scheduler never holds more than `MOST_TASKS` of them; blocks come straight from the workers. A task whose worker dies
+is run again; a straggler is started a second time, and the first that is done counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from ctmoments.errors import CtmomentsError, FileError, InputError, SimulationError
+from ctmoments.simulate.blocks import Task
+from ctmoments.simulate.identity import arithmetic_class
+from ctmoments.simulate.job import Finished, Job, run_task
+from ctmoments.simulate.lanes import Switch
+
+try:
+    from distributed import Client, LocalCluster, WorkerPlugin
+    from distributed.scheduler import KilledWorker
+except ImportError as error:  # the extra is not there
+    raise InputError(f"`workers` and `scheduler` need dask: pip install 'ctmoments[cluster]' ({error}).") from None
+
+SECONDS = (1.0, 5.0)  # what a task may last
+MOST_TASKS = 256  # in the scheduler at a time; about 16 KiB each there
+AHEAD = 2  # tasks for each thread of a worker: one runs, one waits
+ATTEMPTS = 4  # a task that took this many workers with it is given up
+STRAGGLER = 4.0  # times as long as the longest task so far, while others idle
+WAIT = 0.5
+CLIENT = {"set_as_default": False, "direct_to_workers": True}  # blocks do not pass through the scheduler
+
+_JOBS: dict[str, tuple[Job, str, str]] = {}  # on a worker: key -> job, version, arithmetic
+
+
+class JobPlugin(WorkerPlugin):
+    """Brings the job to a worker."""
+
+    def __init__(self, key: str, job: Job) -> None:
+        from ctmoments import __version__
+
+        self.name = key
+        self._held = job, __version__, _arithmetic(job)
+
+    def setup(self, worker: Any) -> None:
+        """Called by the worker when it starts, or when the plugin is registered."""
+        _JOBS[self.name] = self._held
+
+    def teardown(self, worker: Any) -> None:
+        """Called when the worker stops, or the campaign is over."""
+        _JOBS.pop(self.name, None)
+
+
+class JobMissing(Exception):
+    """A worker was asked for a block before it had the job."""
+
+
+def run_on_worker(key: str, task: Task) -> Finished:
+    """What a worker does: the block of a task, from its key alone."""
+    from ctmoments import __version__
+
+    if key not in _JOBS:
+        raise JobMissing
+    job, version, arithmetic = _JOBS[key]
+    for what, wanted, got in (("ctmoments", version, __version__), ("arithmetic", arithmetic, _arithmetic(job))):
+        if wanted != got:
+            raise FileError(f"a worker must have the driver's {what}, {wanted!r}, got {got!r}.")
+    return run_task(job, task, Switch())
+
+
+def _arithmetic(job: Job) -> str:
+    return arithmetic_class(job.problem)
+
+
+def run_distributed(
+    job: Job,
+    start: Callable[[int], tuple[Iterator[Task], Callable[[Finished], None]]],
+    workers: int | None,
+    scheduler: str | None,
+) -> Iterator[Finished]:
+    """Blocks of the tasks that `start(threads)` gives, as they are finished."""
+    with ExitStack() as stack:
+        client = connect(stack, workers, scheduler)
+        key = f"ctmoments-{uuid.uuid4().hex}"
+        client.register_plugin(JobPlugin(key, job))
+        stack.callback(client.unregister_worker_plugin, key)
+        tasks, learn = start(max(_threads(client), 1))
+        for result in _Drive(client, key, job, tasks).results():
+            learn(result)
+            yield result
+
+
+def connect(stack: ExitStack, workers: int | None, scheduler: str | None) -> Client:
+    """A client of the scheduler, or of a cluster of processes that nobody outside this machine can reach."""
+    if scheduler is None:
+        cluster = local_cluster(workers or 1)
+        return stack.enter_context(Client(stack.enter_context(cluster), **CLIENT))
+    try:
+        return stack.enter_context(Client(scheduler, timeout=30, **CLIENT))
+    except (OSError, ValueError) as error:
+        raise InputError(f"`scheduler` must be the address of a dask scheduler, got {scheduler!r}: {error}.") from None
+
+
+def local_cluster(workers: int, processes: bool = True) -> LocalCluster:
+    """Workers on this machine. Everything listens on loopback only: `dashboard_address=None` would open 0.0.0.0."""
+    return LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=processes, host="127.0.0.1", silence_logs=logging.CRITICAL,
+        dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0",
+    )  # fmt: skip
+
+
+def _threads(client: Any) -> int:  # dask's annotations know its methods as coroutines only
+    return sum(client.nthreads().values())
+
+
+class _Drive:
+    """The loop of the driver: keeps the scheduler supplied, takes results, runs again what was lost."""
+
+    def __init__(self, client: Any, key: str, job: Job, tasks: Iterator[Task]) -> None:
+        self._client, self._key, self._job, self._tasks = client, key, job, tasks
+        self._running: dict[Task, list[Any]] = {}
+        self._started: dict[Task, float] = {}
+        self._attempts: dict[Task, int] = {}
+        self._done: queue.SimpleQueue[tuple[Task, Any]] = queue.SimpleQueue()
+        self._longest = SECONDS[1]
+        self._room, self._asked = AHEAD, 0.0
+
+    def results(self) -> Iterator[Finished]:
+        more = True
+        while more or self._running:
+            while more and len(self._running) < self._limit():
+                task = next(self._tasks, None)
+                more = task is not None
+                if task is not None:
+                    self._submit(task)
+            try:
+                task, future = self._done.get(timeout=WAIT)
+            except queue.Empty:
+                if not more:
+                    self._second_starts()
+                continue
+            result = self._take(task, future)
+            if result is not None:
+                yield result
+
+    def _limit(self) -> int:
+        """Tasks in flight: workers may come and go, so they are counted again every second."""
+        if time.monotonic() - self._asked > 1:
+            self._room = min(max(AHEAD * _threads(self._client), AHEAD), MOST_TASKS)
+            self._asked = time.monotonic()
+        return self._room
+
+    def _submit(self, task: Task) -> None:
+        attempt = self._attempts[task] = self._attempts.get(task, 0) + 1
+        name = f"{self._key}-{task.row_first}-{task.first}-{attempt}"  # equal keys would be merged
+        future = self._client.submit(run_on_worker, self._key, task, key=name, pure=False)
+        self._running.setdefault(task, []).append(future)
+        self._started[task] = time.monotonic()
+        future.add_done_callback(lambda done: self._done.put((task, done)))
+
+    def _take(self, task: Task, future: Any) -> Finished | None:
+        """The block of a future, or None where its task is done already, or is run again."""
+        if task not in self._running:
+            return None  # the other copy was first
+        if future.status == "finished":
+            result = _result(future)
+            if result is not None:
+                self._longest = max(self._longest, result.block.seconds)
+                for copy in self._running.pop(task):
+                    copy.cancel() if copy is not future else copy.release()
+                del self._started[task], self._attempts[task]
+                return result
+        elif future.status == "error":
+            self._judge(task, future.exception())
+        self._running[task].remove(future)
+        if not self._running[task]:
+            self._submit(task)
+        return None
+
+    def _judge(self, task: Task, error: BaseException | None) -> None:
+        """Raise what would happen again anywhere; let pass what another worker may do better."""
+        if isinstance(error, JobMissing):
+            self._client.register_plugin(JobPlugin(self._key, self._job))
+        elif isinstance(error, CtmomentsError):
+            raise error
+        elif self._attempts[task] >= ATTEMPTS:
+            what = "took its workers with it" if isinstance(error, KilledWorker) else f"failed: {error!r}"
+            raise SimulationError(f"{task} {what}, {ATTEMPTS} times. What is done stays in the store.") from error
+
+    def _second_starts(self) -> None:
+        """Nothing waits any more, so a worker is free: start what takes far too long once more."""
+        for task, futures in self._running.items():
+            if len(futures) == 1 and time.monotonic() - self._started[task] > STRAGGLER * self._longest:
+                self._submit(task)
+
+
+def _result(future: Any) -> Finished | None:
+    """What a worker holds; None where the worker died before it was fetched."""
+    try:
+        return future.result()
+    except (OSError, RuntimeError, KeyError):
+        return None
