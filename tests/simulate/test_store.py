@@ -148,7 +148,7 @@ def variant(**changes):
         ({"purpose": ctm.simulate.streams.Purpose.PILOT_PATHS}, "holds purpose = 'paths', asked was 'pilot_paths'"),
         ({"problem": variant(a=("beta*S*I", "beta*I*S"))}, r"holds model.reactions\[0\] = .*S\*I', asked was .*I\*S'"),
         ({"problem": variant(a=("I = 3", "I = 4"))}, "holds model.species.I = 3, asked was 4"),
-        ({"problem": variant(a=("[0.1, 0.9]", "[0.1, 0.8]"))}, r"holds space.alpha\[1\] = 0.9, asked was 0.8"),
+        ({"problem": variant(a=("[0.1, 0.9]", "[0.1, 0.95]"))}, r"holds space.alpha\[1\] = 0.9, asked was 0.95"),
         ({"problem": variant(a=('["I"]', '["S"]'))}, r"holds outputs\[0\] = 'I', asked was 'S'"),
         ({"replicates": 20}, "holds replicates = 21, asked was 20"),
         ({"theta": DESIGN[:3]}, "holds 9 points, asked were 3"),
