@@ -5,6 +5,7 @@ import warnings
 import dense_master
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from ctmoments.errors import ModelError
 from ctmoments.model.expressions import evaluate
@@ -107,3 +108,50 @@ def test_rates_that_are_no_polynomials_are_refused():
     theta = problem.space.from_unit(np.full((1, len(problem.space.parameters)), 0.5))
     with pytest.raises(ModelError, match=r"reaction .* polynomials"):
         approximate_moments(problem, theta, "normal")
+
+
+def third_moment(method, a, b, c, raw):
+    """E[a b c] from first and second raw moments, as each closure has it."""
+
+    def one(x):
+        return raw[(x,)]
+
+    def two(x, y):
+        return raw[tuple(sorted((x, y)))]
+
+    if method == "log-normal":
+        return two(a, b) * two(a, c) * two(b, c) / (one(a) * one(b) * one(c))
+    pairs = two(a, b) * one(c) + two(a, c) * one(b) + two(b, c) * one(a)
+    return pairs - 2 * one(a) * one(b) * one(c)
+
+
+@pytest.mark.parametrize("method", CLOSURES)
+def test_the_sir_against_raw_moments_closed_by_hand(method):
+    """The paper's hierarchy in raw moments, closed and integrated on its own."""
+    beta, gamma = 0.002, 0.5
+    keys = [("S",), ("I",), ("S", "S"), ("I", "S"), ("I", "I")]
+
+    def slope(_, y):
+        raw = dict(zip(keys, y, strict=True))
+        si, i, ii = raw["I", "S"], raw[("I",)], raw["I", "I"]
+        ssi, sii = (third_moment(method, "S", "I", x, raw) for x in "SI")
+        return [
+            -beta * si,
+            beta * si - gamma * i,
+            beta * (si - 2 * ssi),
+            beta * (-si - sii + ssi) - gamma * si,
+            beta * (si + 2 * sii) + gamma * (i - 2 * ii),
+        ]
+
+    s, i = 763.0, 30.0
+    times = np.array([0.5, 1.5, 3.0])
+    y = solve_ivp(slope, (0, 3), [s, i, s * s, s * i, i * i], "DOP853", times, rtol=1e-11, atol=1e-9).y
+    model = Model({"S": 763, "I": 30}, ["a", "b"], ["S + I -> 2 I : b*S*I", "I -> 0 : a*I"])
+    problem = Problem(model, Space(a=(0.1, 0.9), b=(0.001, 0.01)), observe=["S", "I"], times=times)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = approximate_moments(problem, [gamma, beta], method, tolerance=1e-9)
+    cov = data["cov"].values[0].reshape(2, 3, 2, 3)
+    np.testing.assert_allclose(data["mean"][0], y[:2].ravel(), rtol=1e-7)
+    for (a, b), row in {(0, 0): 2, (0, 1): 3, (1, 1): 4}.items():
+        np.testing.assert_allclose(np.diagonal(cov[a, :, b]), y[row] - y[a] * y[b], rtol=1e-5)

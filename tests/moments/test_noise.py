@@ -213,3 +213,42 @@ def test_drift_paths_continue_themselves():
 def test_drift_paths_refuse_what_does_not_fit(states, durations, match):
     with pytest.raises(ThetaError, match=match):
         drift_paths(load_problem("sir"), [0.5, 0.002], states, durations)
+
+
+def test_a_total_that_no_reaction_changes_has_no_variance():
+    problem = load_problem("sir")
+    problem = Problem(problem.model, problem.space, observe=["S + I + R", "I", "S + I"], times=[0, 2, 5])
+    data = approximate_moments(problem, middle(problem, 2))
+    np.testing.assert_allclose(data["mean"][:, :3], 766, rtol=1e-6)
+    cov = data["cov"].values
+    assert not cov[:, :3].any()
+    assert not cov[:, :, :3].any()
+    assert (np.einsum("pii->pi", cov)[:, [4, 5, 7, 8]] > 0).all()
+    assert not cov[:, 3].any()  # the initial state
+    assert not data["unphysical"].any()
+
+
+def test_progress_counts_outputs(capsys):
+    approximate_moments(load_problem("sir"), middle(load_problem("sir")), progress=True)
+    assert capsys.readouterr().err == ""  # quicker than the patience of the bar
+
+
+def test_stiff_linear_networks_agree_with_the_matrix_exponential():
+    """Fast exchange, slow decay: each point changes method where its own stiffness asks for it."""
+    model = Model(
+        {"A": 40, "B": 5, "G": 1},
+        ["fast", "slow"],
+        [
+            "A -> B : fast*A",
+            "B -> A : 2*fast*B",
+            "B -> 0 : slow*B",
+            "G -> G + A : 7*G",
+            "0 -> G : 1",
+            "G -> 0 : slow*G",
+        ],
+    )
+    problem = Problem(model, Space(fast=(1, 1e6), slow=(0.1, 2)), observe=["A", "A + B"], times=[0.01, 1, 5, 20])
+    theta = [[1.0, 0.5], [300.0, 0.2], [1e4, 1.0], [1e6, 0.7]]
+    exact, lna = linear_moments(problem, theta), approximate_moments(problem, theta, tolerance=1e-7)
+    np.testing.assert_allclose(lna["mean"], exact["mean"], rtol=1e-6)
+    np.testing.assert_allclose(lna["cov"], exact["cov"], rtol=1e-5, atol=1e-5)

@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 
 from ctmoments.model.expressions import Name, parse_expression
 from ctmoments.model.library import load_problem
-from ctmoments.moments import ode
+from ctmoments.moments import ode, steps
 from ctmoments.moments.network import observed_network
 from ctmoments.moments.noise import linear_noise_system
 from ctmoments.moments.ode import integrate
@@ -106,3 +106,21 @@ def test_each_point_may_have_its_own_times():
     times = np.array([[0.0, 1.0], [2.0, 1.0], [2.0, 5.0]])
     course = integrate(system, np.ones((1, 2)), np.array([[1.0, 2.0]]), times, 1e-10)
     np.testing.assert_allclose(course.core[:, 0], np.exp(-times * [1.0, 2.0]), rtol=1e-8)
+
+
+def test_progress_ends_at_all_outputs(monkeypatch):
+    seen = []
+    monkeypatch.setattr(ode, "CHUNK_NUMBERS", 1)
+    integrate(pendulum(), np.ones((2, 100)), np.ones((1, 100)), np.array([1.0, 2.0, 3.0]), 1e-6, seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 300
+
+
+def test_a_singular_matrix_spoils_only_its_own_point():
+    """1/(h gamma) on an eigenvalue of the Jacobian: that step is rejected, the next one is not singular."""
+    system = System(("x",), ("k",), (parse_expression("k*x"),))
+    h = 0.5
+    k = 1 / (h * steps.GAMMA)
+    trial = bind_implicit(system, 2)(np.ones((1, 2)), np.array([[k, -1.0]]), np.full(2, h), 1e-6)
+    assert np.isnan(trial.error[0])
+    assert np.isfinite(trial.error[1])

@@ -13,9 +13,12 @@ ROUNDING = 1e-6  # of the largest variance: what integration may leave below zer
 
 
 def output_moments(
-    mean: np.ndarray, cov: np.ndarray, flow: np.ndarray, weights: np.ndarray
+    mean: np.ndarray, cov: np.ndarray, flow: np.ndarray, weights: np.ndarray, still: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (point, output) and covariance (point, output, output), component by component in time order."""
+    """Mean (point, output) and covariance (point, output, output), component by component in time order.
+
+    Components that are `still` have no covariance.
+    """
     times, _, points = mean.shape
     components = len(weights)
     means = np.einsum("cn,tnp->pct", weights, mean).reshape(points, -1)
@@ -29,6 +32,8 @@ def output_moments(
             row = (weights @ moved).reshape(points, components, t + 1, components)
             blocks[:, :, t, :, : t + 1] = row.swapaxes(2, 3)
             blocks[:, :, : t + 1, :, t] = row.transpose(0, 3, 2, 1)
+    blocks[:, still] = 0.0
+    blocks[:, :, :, still] = 0.0
     return means, blocks.reshape(points, components * times, -1)
 
 

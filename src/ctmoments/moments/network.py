@@ -67,6 +67,13 @@ def observation_weights(problem: Problem, network: Network) -> np.ndarray:
     return np.array(rows, np.float64)
 
 
+def still_components(problem: Problem, network: Network) -> np.ndarray:
+    """Which observed components no reaction changes, such as a total: their variance is 0, not a rounded 0."""
+    weights = np.array([[c.weights[place] for place in network.places] for c in problem.components], np.int64)
+    changes = np.array(network.changes, np.int64).reshape(-1, len(network.places))
+    return np.asarray(~(weights @ changes.T).any(axis=1))
+
+
 def require_smooth(network: Network, purpose: str) -> None:
     """Refuse a rate that jumps where an amount of a species changes, naming what jumps."""
     for rate, text in zip(network.rates, network.texts, strict=True):

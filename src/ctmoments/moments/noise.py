@@ -20,14 +20,23 @@ from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
 from ctmoments.moments.closures import CLOSURES, closure_system
 from ctmoments.moments.gaussian import full_matrices, output_moments, unphysical_points
-from ctmoments.moments.network import Network, observation_weights, observed_network, require_smooth
+from ctmoments.moments.network import (
+    Network,
+    observation_weights,
+    observed_network,
+    require_smooth,
+    still_components,
+)
 from ctmoments.moments.ode import integrate
 from ctmoments.moments.system import System, gaussian_system, rate_slopes
+from ctmoments.progress import progress_bar
 
 METHODS = ("lna", *CLOSURES)
 
 
-def approximate_moments(problem: Problem, theta: Any, method: str = "lna", *, tolerance: float = 1e-6) -> xr.Dataset:
+def approximate_moments(
+    problem: Problem, theta: Any, method: str = "lna", *, tolerance: float = 1e-6, progress: bool | None = None
+) -> xr.Dataset:
     """Mean and multi-time covariance of the outputs by "lna", linear noise, or a closure.
 
     The closures are "zero", "normal" and "log-normal" (see `closures.py`).
@@ -54,13 +63,15 @@ def approximate_moments(problem: Problem, theta: Any, method: str = "lna", *, to
     start = np.zeros((len(system.core), len(states)))
     start[: len(network.species)] = states.T
     columns = np.ascontiguousarray(problem.parameter_columns(theta).T)
-    course = integrate(system, start, columns, np.array(problem.times), tolerance)
+    with progress_bar(method, len(states) * len(problem.times), "outputs", progress) as report:
+        course = integrate(system, start, columns, np.array(problem.times), tolerance, report)
     width = len(network.species)
     mean, cov = output_moments(
         course.core[:, :width],
         full_matrices(course.core[:, width:], width),
         course.flow,
         observation_weights(problem, network),
+        still_components(problem, network),
     )
     return _dataset(problem, theta, mean, cov, method)
 

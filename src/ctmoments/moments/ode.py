@@ -54,28 +54,55 @@ class _March:
 
 
 def integrate(
-    system: System, start: np.ndarray, parameters: np.ndarray, output_times: np.ndarray, tolerance: float
+    system: System,
+    start: np.ndarray,
+    parameters: np.ndarray,
+    output_times: np.ndarray,
+    tolerance: float,
+    report: Callable[[int], object] = lambda done: None,
 ) -> Course:
-    """The course of a system from `start` (core, point), at `output_times` (time,) or (time, point) after it."""
+    """The course of a system from `start` (core, point), at `output_times` (time,) or (time, point) after it.
+
+    `report` hears how many outputs, over all points, are reached.
+    """
     points = start.shape[1]
     gaps = np.diff(output_times.reshape(len(output_times), -1), axis=0, prepend=0.0)
     gaps = np.broadcast_to(gaps, (len(gaps), points))
     chunk = max(64, CHUNK_NUMBERS // (32 * system.size))
     parts = [slice(first, first + chunk) for first in range(0, points, chunk)]
-    courses = [_integrate(system, start[:, p], parameters[:, p], gaps[:, p], tolerance) for p in parts]
+    courses = []
+    for p in parts:
+        before = gaps.shape[0] * p.start
+        courses.append(
+            _integrate(
+                system,
+                start[:, p],
+                parameters[:, p],
+                gaps[:, p],
+                tolerance,
+                lambda n, before=before: report(before + n),
+            )
+        )
     return Course(*(np.concatenate([getattr(c, e.name) for c in courses], axis=-1) for e in fields(Course)))
 
 
 @np.errstate(all="ignore")
-def _integrate(system: System, start: np.ndarray, parameters: np.ndarray, gaps: np.ndarray, tolerance: float) -> Course:
+def _integrate(
+    system: System,
+    start: np.ndarray,
+    parameters: np.ndarray,
+    gaps: np.ndarray,
+    tolerance: float,
+    report: Callable[[int], object],
+) -> Course:
     outputs, points = gaps.shape
     course = np.full((outputs, system.size, points), np.nan)
     state = np.vstack([start, _identity(system, points)])
     count = np.zeros(points, int)
     step = _first_step(system, state, parameters, gaps, tolerance)
     march = _March(np.arange(points), state, parameters, gaps, count, np.zeros(points), step, count, count)
-    stiff = _run(system, march, course, bind_explicit, 1 / 8, tolerance, MAX_EXPLICIT_STEPS)
-    _run(system, stiff, course, bind_implicit, 1 / 5, tolerance, MAX_STEPS)
+    stiff = _run(system, march, course, bind_explicit, 1 / 8, tolerance, MAX_EXPLICIT_STEPS, report)
+    _run(system, stiff, course, bind_implicit, 1 / 5, tolerance, MAX_STEPS, report)
     core = course[:, : len(system.core)]
     flow = course[:, len(system.core) :].reshape(outputs, system.width, system.width, points)
     return Course(core, flow)
@@ -103,6 +130,7 @@ def _run(
     power: float,
     tolerance: float,
     max_steps: int,
+    report: Callable[[int], object],
 ) -> _March:
     """March until every point has finished, failed or left as stiff; the stiff ones are returned."""
     handed = [march.keep(np.zeros(len(march), bool))]
@@ -111,7 +139,9 @@ def _run(
         if attempt is None or bound != len(march):
             attempt, bound = bind(system, len(march)), len(march)
         march, arrived = _one_step(march, attempt, power, tolerance)
-        march = _record(system, march, arrived, course)
+        if arrived.any():
+            march = _record(system, march, arrived, course)
+            report(int(np.isfinite(course[:, 0]).sum()))
         slow = (march.stiff >= STIFF_SIGNS) | (march.taken >= max_steps)
         stuck = ~(march.step >= SMALLEST_STEP * march.gaps.sum(axis=0))
         if (slow | stuck).any():
@@ -146,8 +176,6 @@ def _one_step(march: _March, attempt: Attempt, power: float, tolerance: float) -
 
 def _record(system: System, march: _March, arrived: np.ndarray, course: np.ndarray) -> _March:
     """Store the points that are at an output, restart their flow, let the finished ones go."""
-    if not arrived.any():
-        return march
     at = np.flatnonzero(arrived)
     course[march.output[at], :, march.index[at]] = march.state[:, at].T
     march.state[len(system.core) :, at] = _identity(system, len(at))

@@ -138,6 +138,11 @@ def _resolvent(matrices: np.ndarray, h: np.ndarray) -> np.ndarray:
     shifted = np.eye(matrices.shape[1]) / (h * GAMMA)[:, None, None] - matrices
     bad = ~np.isfinite(shifted).all((1, 2))
     shifted[bad] = np.eye(matrices.shape[1])
-    inverse = np.linalg.inv(shifted)
+    try:
+        inverse = np.linalg.inv(shifted)
+    except np.linalg.LinAlgError:  # one is exactly singular: that one is retried with another step
+        bad |= np.linalg.det(shifted) == 0
+        shifted[bad] = np.eye(matrices.shape[1])
+        inverse = np.linalg.inv(shifted)
     inverse[bad] = np.nan
     return inverse
