@@ -39,8 +39,8 @@ class Graph:
 
     @property
     def amounts(self) -> int:
-        """Where in a lane's memory the amounts are: behind the tree. Columns follow them."""
-        return sum(self.levels)
+        """Where in a lane's memory the amounts are: behind the tree's values and running sums. Columns follow."""
+        return 2 * sum(self.levels)
 
     @property
     def cells(self) -> int:
@@ -58,7 +58,7 @@ def build_graph(network: Network) -> Graph:
     """The graph of a network."""
     network = _constants_to_columns(network)
     levels = _levels(len(network.rates))
-    amounts = sum(levels)
+    amounts = 2 * sum(levels)
     shapes: dict[Expression, int] = {}
     shape_of, operands_of = [], []
     for rate in network.rates:

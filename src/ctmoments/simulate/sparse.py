@@ -19,7 +19,7 @@ from ctmoments.simulate.graph import FAN, Graph, operand
 from ctmoments.simulate.ir import POINTER, REAL, WORD, Lanes, counting, each_bit, load, repeat, spread, store, word
 from ctmoments.simulate.pathkernel import PathKernel
 from ctmoments.simulate.rates import RateWriter
-from ctmoments.simulate.sumtree import block_sum, choose_child, load_block, replace_element
+from ctmoments.simulate.sumtree import choose_child, replace_element, sum_block
 
 INT32 = ir.IntType(32)
 
@@ -55,8 +55,16 @@ class SparseKernel(PathKernel):
         return builder.gep(lanes, [at], source_etype=WORD)
 
     def _level(self, builder: ir.IRBuilder, own: Any, level: int) -> Any:
-        """Where a level of a lane's tree is; the amounts follow the last level."""
+        """Where the values of a level of a lane's tree are."""
         return builder.gep(own, [word(sum(self.graph.levels[:level]))], source_etype=WORD)
+
+    def _before(self, builder: ir.IRBuilder, own: Any, level: int) -> Any:
+        """Where it is kept what lies before each value in its block."""
+        return self._level(builder, builder.gep(own, [word(sum(self.graph.levels))], source_etype=WORD), level)
+
+    def _amounts(self, builder: ir.IRBuilder, own: Any) -> Any:
+        """Where a lane's amounts are."""
+        return builder.gep(own, [word(self.graph.amounts)], source_etype=WORD)
 
     # ---- the turn ----
 
@@ -149,16 +157,16 @@ class SparseKernel(PathKernel):
         """The leaf that the threshold falls on, from the root down."""
         own = self._lane(builder, lanes, lane)
         threshold, node = self._one(builder, lanes, "threshold", lane), word(0)
+        whole = self._one(builder, lanes, "total", lane)
         for level in reversed(range(len(self.graph.levels))):
-            children = load_block(builder, self._level(builder, own, level), node)
-            chosen, threshold = choose_child(builder, children, threshold)
-            node = builder.add(builder.mul(node, word(FAN)), chosen)
+            values, before = self._level(builder, own, level), self._before(builder, own, level)
+            node, whole, threshold = choose_child(builder, values, before, node, whole, threshold)
         self._store_one(builder, node, lanes, "reaction", lane)
 
     def _fire(self, builder: ir.IRBuilder, context: Any, lanes: Any, lane: Any) -> None:
         """Run the program of the lane's reaction: `graph.py` says what it holds."""
         own = self._lane(builder, lanes, lane)
-        amounts = self._level(builder, own, len(self.graph.levels))
+        amounts = self._amounts(builder, own)
         tables = self._pointer(builder, context, Cell.TABLES)
         reaction = self._one(builder, lanes, "reaction", lane, WORD)
         cursor = self._entry(builder, tables, builder.add(word(self.graph.starts), reaction))
@@ -183,11 +191,11 @@ class SparseKernel(PathKernel):
             count = self._entry(builder, tables, cursor)
             with repeat(builder, count, [builder.add(cursor, word(1))]) as nodes:
                 node = self._entry(builder, tables, nodes.carry[0])
-                block = load_block(builder, below, node)
-                replace_element(builder, values, node, block_sum(builder, block))
+                total = sum_block(builder, below, self._before(builder, own, level - 1), node)
+                replace_element(builder, values, node, total)
                 nodes.carry = [builder.add(nodes.carry[0], word(1))]
             cursor = nodes.carry[0]
-        total = block_sum(builder, load_block(builder, values, word(0)))
+        total = sum_block(builder, values, self._before(builder, own, len(self.graph.levels) - 1), word(0))
         self._store_one(builder, total, lanes, "total", lane)
         self._store_one(builder, self._watch(builder, amounts, least), lanes, "least", lane)
 
@@ -233,13 +241,13 @@ class SparseKernel(PathKernel):
 
     def _amount(self, builder: ir.IRBuilder, lanes, i, lane, before):
         own = self._lane(builder, lanes, lane)
-        return load(builder, REAL, self._level(builder, own, len(self.graph.levels)), word(i))
+        return load(builder, REAL, self._amounts(builder, own), word(i))
 
     def _fill(self, builder: ir.IRBuilder, context, lanes, lane, row, copy) -> None:
         """Start amounts, columns, every rate, every sum."""
         tables = self._pointer(builder, context, Cell.TABLES)
         own = self._lane(builder, lanes, lane)
-        target = self._level(builder, own, len(self.graph.levels))
+        target = self._amounts(builder, own)
         for cell, count in ((Cell.START, len(self.network.species)), (Cell.COLUMNS, len(self.network.columns))):
             if count:
                 first = builder.mul(row, word(count))
@@ -259,7 +267,7 @@ class SparseKernel(PathKernel):
         for level, size in enumerate(self.graph.levels):
             values, above = self._level(builder, own, level), self._level(builder, own, level + 1)
             with counting(builder, size // FAN) as blocks:
-                total = block_sum(builder, load_block(builder, values, blocks.index))
+                total = sum_block(builder, values, self._before(builder, own, level), blocks.index)
                 if level + 1 < len(self.graph.levels):
                     store(builder, total, above, blocks.index)
                 else:
