@@ -24,10 +24,9 @@ from ctmoments.data import moments_dataset
 from ctmoments.errors import InputError, SimulationError, Status
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
-from ctmoments.model.toml import problem_from_toml
 from ctmoments.progress import progress_bar
 from ctmoments.simulate.blocks import Region, Totals, block_sums
-from ctmoments.simulate.campaign import Where, run_campaign, stored_design
+from ctmoments.simulate.campaign import Where, run_campaign, stored_design, stored_problem
 from ctmoments.simulate.lanes import (
     Lockstep,
     Pace,
@@ -126,7 +125,7 @@ def store_moments(store: str | Path, *, on_failure: str = "nan", problem: Proble
         require_complete(held, len(design), count, [block.task for block in held.blocks(edition)])
         identity = held.meta("identity")
         return moments_from_regions(
-            problem or problem_from_toml(held.meta("problem"), str(store)), design, count,
+            problem or stored_problem(held), design, count,
             merged(held, edition, outputs, len(design)), seed=identity["seed"], purpose=identity["purpose"],
             on_failure=on_failure,
         )  # fmt: skip

@@ -18,6 +18,7 @@ import xarray as xr
 
 from ctmoments.errors import FileError, InputError
 from ctmoments.model.problem import Problem
+from ctmoments.model.toml import problem_from_toml
 from ctmoments.progress import progress_bar
 from ctmoments.simulate.blocks import Task
 from ctmoments.simulate.coverage import cut_tasks, missing_tasks
@@ -124,6 +125,17 @@ def stored_design(held: Store) -> xr.DataArray:
     labels, theta = held.design(len(names))
     coords = {"point": labels, "parameter": names}
     return xr.DataArray(theta, coords, ("point", "parameter"), name="theta", attrs=held.meta("design"))
+
+
+def stored_problem(held: Store) -> Problem:
+    """The problem of a store. That of a callable is only known to those who have the callable."""
+    return problem_from_toml(held.meta("problem"), str(held.path))
+
+
+def campaign_design(store: str | Path) -> xr.DataArray:
+    """The parameter values of a campaign, as `sample_design(extend=)` takes them."""
+    with closing(Store(store)) as held:
+        return stored_design(held)
 
 
 def _create(held: Store, problem: Problem, theta: xr.DataArray, replicates: int, identity: dict[str, Any]) -> None:
