@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ctmoments.evaluate.figures import plot_moments
     from ctmoments.model.library import list_problems, load_model, load_problem
     from ctmoments.model.model import Model
     from ctmoments.model.problem import Problem
@@ -45,6 +46,7 @@ _HOME = {
     "load_model": "model.library",
     "load_problem": "model.library",
     "moment_equations": "moments.equations",
+    "plot_moments": "evaluate.figures",
     "sample_design": "simulate.design",
     "simulate_moments": "moments.estimate",
     "simulate_paths": "simulate.paths",
@@ -67,6 +69,7 @@ __all__ = [
     "load_model",
     "load_problem",
     "moment_equations",
+    "plot_moments",
     "sample_design",
     "simulate_moments",
     "simulate_paths",
