@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ROWS = 4  # parameter values in one picture unless asked for more
 ROW_SIZE = (11.2, 2.9)  # inches
 MARKED = 60  # in a larger matrix dashes would touch: a dashed line runs around what is negative
+HARD_SPACE = "\N{NO-BREAK SPACE}"  # keeps a name and its value on one line
 TITLE = 58  # characters in a line of a title
 POINTS = 30  # a longer time axis has no markers on its lines
 SMALL = 0.03  # share of the largest entry below which the sign of a cell is not marked
@@ -74,7 +75,7 @@ def correlation(cov: np.ndarray) -> np.ndarray:
 def theta_text(data: xr.Dataset) -> str:
     """The parameter values of one point as a title."""
     pairs = zip(data["parameter"].values, data["theta"].values, strict=True)
-    return ", ".join(f"{name} = {value:.4g}" for name, value in pairs)
+    return ", ".join(f"{name}{HARD_SPACE}={HARD_SPACE}{value:.4g}" for name, value in pairs)
 
 
 def _chosen(data: xr.Dataset, point: int | Iterable[int] | None) -> list[int]:
@@ -158,8 +159,7 @@ def _draw_matrix(ax: Axes, one: xr.Dataset, matrix: np.ndarray, what: str, top: 
     ax.set_title(what)
     for axis, at in ((ax.xaxis, "x"), (ax.yaxis, "y")):
         _label_outputs(ax, axis, one, at)
-    for spine in ax.spines.values():
-        spine.set_visible(False)
+    ax.spines[:].set(visible=True, color=FAINT, linewidth=0.5)
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.92, pad=0.03, aspect=16)
     bar.outline.set_visible(False)  # type: ignore[operator]
     bar.ax.tick_params(length=2)

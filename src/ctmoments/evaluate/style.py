@@ -71,7 +71,10 @@ def signed_colours() -> Colormap:
     """From orange over white, which is zero, to blue."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("ctmoments", [*NEGATIVE, "#ffffff", *POSITIVE], N=SHADES)
+    half, other = len(NEGATIVE), len(POSITIVE)
+    stops = [(0.5 * step / half, colour) for step, colour in enumerate(NEGATIVE)] + [(0.5, "#ffffff")]
+    stops += [(0.5 + 0.5 * (step + 1) / other, colour) for step, colour in enumerate(POSITIVE)]
+    return LinearSegmentedColormap.from_list("ctmoments", stops, N=SHADES)
 
 
 def line(index: int) -> dict[str, Any]:
