@@ -206,7 +206,7 @@ class ForwardSweep:
             self.step = min(self.step, self.reach / operator.rate)
         self.trust = 1
         if operator.rate > 0:
-            self._choose_reach(operator.rate * step, operator.window.rows.states / rows.states)
+            self._choose_reach(operator.rate * step, wider.states / rows.states)
             self.step = min(1.5 * self.step, self.reach / operator.rate)
         return step, operator
 
