@@ -8,7 +8,8 @@ infinite. `tolerance` is the error to aim for, relative to the size of mean and 
 that may leave the windows, `LET_GO` times itself. What is reported is measured, not aimed for: `lost_mass` is the
 probability of all paths that left, and where the outputs are bounded, by range R around the mean, the errors are at
 most lost_mass R (mean) and lost_mass R R' (covariance): attrs `error_bound_kind` is "rigorous". Elsewhere the job is
-done a second time with 100 times the loss, the bound is the difference, and the kind is "estimated".
+done a second time with 100 times the loss; the bound is the difference, and what the lost paths would add at twice
+the distance of the farthest state held: kind "estimated".
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from ctmoments.progress import progress_bar
 
 LET_GO = 1e-2  # probability let go, for each unit of relative tolerance
 COARSER = 100.0  # factor of the loss in the second run that estimates the error of unbounded outputs
+BEYOND = 2.0  # where the lost paths of unbounded outputs are taken to be, in distances of the farthest state held
 MAX_STATES = 2_000_000
 TOLERANCES = (1e-11, 1e-2)
 
@@ -148,26 +150,27 @@ class Job:
         second = second_moments(chain, passage, centred, lambda cost: report(0.7 * cost / total / len(mean)))
         outputs = mean.size
         cov = second.reshape(outputs, outputs)
-        spread, uncertain = self._spread(point, mean, cov, passage)
+        spread, uncertain = self._spread(point, mean, passage)
         return PointMoments(
             mean.ravel(), (cov + cov.T) / 2, uncertain * spread,
             float(uncertain * (1 + uncertain) * (spread @ spread)), passage.lost, passage.states,
         )  # fmt: skip
 
-    def _spread(self, point: int, mean: np.ndarray, cov: np.ndarray, passage: Passage) -> tuple[np.ndarray, float]:
+    def _spread(self, point: int, mean: np.ndarray, passage: Passage) -> tuple[np.ndarray, float]:
         """Return how far each output can lie from its mean, and the probability that is not accounted for.
 
-        Rounding counts as probability: each power may misplace 2^-52 of it. Without a range there is rounding only,
-        at the scale of the output itself.
+        Rounding counts as probability: each power may misplace 2^-52 of it. Without a range, the paths that left are
+        taken to lie `BEYOND` times as far out as the farthest state that was held.
         """
         found = self.ranges[tuple(self.starts[point])]
-        rounding = 2 * passage.rounding
+        uncertain = passage.lost + 2 * passage.rounding
         if found is None:
-            scale = np.abs(mean.ravel()) + 10 * np.sqrt(np.maximum(np.diag(cov), 0))
-            return scale, rounding
+            held = [there.window.states[:, there.values[there.window.positions] > 0] for there in passage.distributions]
+            far = [np.abs(self.observe(x) - m[:, None]).max(axis=1) for x, m in zip(held, mean.T, strict=True)]
+            return BEYOND * np.array(far).T.ravel(), uncertain
         low, high = (self.scales * bound for bound in found)
         low, high = np.minimum(low, high)[:, None], np.maximum(low, high)[:, None]
-        return np.maximum(mean - low, high - mean).ravel(), passage.lost + rounding
+        return np.maximum(mean - low, high - mean).ravel(), uncertain
 
 
 def chain_of(problem: Problem, column: np.ndarray, start: np.ndarray) -> Chain:

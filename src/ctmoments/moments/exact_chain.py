@@ -37,10 +37,13 @@ def clean_rates(chain: Chain, states: np.ndarray) -> np.ndarray:
     """Evaluate all rates (reactions, n); NaN where a rate is negative, not finite, or would leave the whole numbers."""
     with np.errstate(all="ignore"):
         rates = np.array(chain.rates(states), np.float64)
-    rates[~(np.isfinite(rates) & (rates >= 0))] = np.nan
+    right = (rates >= 0) & (rates < np.inf)
+    if not right.all():
+        rates[~right] = np.nan
     for j, change in enumerate(chain.changes.T):
         for i in np.flatnonzero(change < 0):
-            rates[j, (states[i] < -change[i]) & (rates[j] != 0)] = np.nan
+            short = np.flatnonzero(states[i] < -change[i])
+            rates[j, short[rates[j, short] != 0]] = np.nan
     return rates
 
 

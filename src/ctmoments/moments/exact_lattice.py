@@ -239,23 +239,23 @@ class Window:
     def states(self) -> np.ndarray:
         """The held states (species, n); those with a negative amount are no states: see `valid`."""
         bases = self.lattice.bases_of_rows(self.rows.keys)
-        return bases[:, self.row_of] + self.lattice.basis[:, -1:] * self.along
+        lengths = self.rows.high - self.rows.low
+        steps = self.lattice.basis[:, -1]
+        return np.stack([np.repeat(b, lengths) + s * self.along for b, s in zip(bases, steps, strict=True)])
 
     @cached_property
     def valid(self) -> np.ndarray:
         return np.all(self.states >= 0, axis=0)
 
-    def find(self, other: Window) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the states that both windows hold lie here, and there."""
+    def shared_rows(self, other: Window) -> list[list[int]]:
+        """Return where the intervals that both windows hold start here and there, and their lengths."""
         at = np.searchsorted(self.rows.keys, other.rows.keys)
         at[at == len(self.rows.keys)] = 0
-        same = self.rows.keys[at] == other.rows.keys
-        low = np.maximum(other.rows.low, np.where(same, self.rows.low[at], 0))
-        high = np.where(same, np.minimum(other.rows.high, self.rows.high[at]), low)
-        lengths = np.maximum(high - low, 0)
-        first = np.cumsum(lengths) - lengths
-        along = np.arange(lengths.sum()) + np.repeat(low - first, lengths)
-        return np.repeat(self.origins[at], lengths) + along, np.repeat(other.origins, lengths) + along
+        low = np.maximum(other.rows.low, self.rows.low[at])
+        high = np.minimum(other.rows.high, self.rows.high[at])
+        both = np.flatnonzero((self.rows.keys[at] == other.rows.keys) & (high > low))
+        low, lengths = low[both], (high - low)[both]
+        return np.stack((self.origins[at[both]] + low, other.origins[both] + low, lengths), axis=1).tolist()
 
 
 @dataclass(frozen=True)
@@ -274,15 +274,15 @@ def make_operator(chain: Chain, window: Window, allocate: Callable[[tuple[int, .
     lattice = window.lattice
     moves = lattice.moves.shape[1]
     rates = clean_rates(chain, window.states)
-    wrong = np.isnan(rates).any(axis=0) & window.valid
-    rates[:, wrong | ~window.valid] = 0.0
+    wrong = np.isnan(rates.sum(axis=0)) & window.valid
+    rates[:, np.flatnonzero(wrong | ~window.valid)] = 0.0
     total = np.zeros(rates.shape[1])
     coefficients = allocate((1 + moves, window.box))
     peaks = np.zeros(moves)
     for j in range(moves):
-        of_move = rates[lattice.groups == j].sum(axis=0)
+        of_move = sum(rates[member] for member in np.flatnonzero(lattice.groups == j))
         coefficients[1 + j, window.positions] = of_move
-        peaks[j] = of_move.max(initial=0.0)
+        peaks[j] = np.max(of_move, initial=0.0)
         total += of_move
     rate = float(total.max(initial=0.0))
     if rate > 0:

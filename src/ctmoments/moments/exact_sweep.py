@@ -22,7 +22,7 @@ from scipy.special import gammaln
 from ctmoments.errors import SizeError
 from ctmoments.moments.exact_chain import Chain, clean_rates, explain_wrong_rate
 from ctmoments.moments.exact_kernel import aligned_zeros, apply_powers
-from ctmoments.moments.exact_lattice import Lattice, Operator, Rows, Window, dilate, hull, make_operator
+from ctmoments.moments.exact_lattice import Lattice, Operator, Rows, Window, dilate, make_operator
 
 REACHES = np.array([32.0, 64.0, 128.0, 256.0, 512.0, 1024.0])  # expected uniformised jumps of a segment
 KEPT_BYTES = 1 << 30  # operators kept for the way back; the others are made again
@@ -41,8 +41,8 @@ class Vector:
         if window is self.window:
             return self
         moved = aligned_zeros((*self.values.shape[:-1], window.box))
-        there, here = window.find(self.window)
-        moved[..., there] = self.values[..., here]
+        for there, here, length in window.shared_rows(self.window):
+            moved[..., there : there + length] = self.values[..., here : here + length]
         return Vector(window, moved)
 
 
@@ -219,14 +219,21 @@ class ForwardSweep:
     def _support(self, share: float) -> tuple[Rows, np.ndarray]:
         """Return the rows that hold all but `share` of the mass, and the largest rate of each move there."""
         window = self.here.window
-        values = self.here.values[0, window.positions]
-        ascending = np.sort(values)
+        values = self.here.values[0]
+        ascending = np.sort(values[values > 0])
         dropped = int(np.searchsorted(np.cumsum(ascending), share, side="right"))
-        kept = np.flatnonzero(values >= max(ascending[min(dropped, len(ascending) - 1)], 5e-324))
-        row, along = window.row_of[kept], window.along[kept]
-        rows = hull(window.rows.keys[row], along, along + 1)
-        there = self.operator.window.positions[kept]
-        peaks = self.operator.coefficients[1:, there].max(axis=1, initial=0.0) * self.operator.rate
+        mask = values >= ascending[min(dropped, len(ascending) - 1)]
+        kept = np.flatnonzero(mask)
+        starts = window.origins + window.rows.low
+        first = np.searchsorted(kept, starts)
+        last = np.searchsorted(kept, starts + window.rows.high - window.rows.low) - 1
+        some = np.flatnonzero(last >= first)
+        rows = Rows(
+            window.rows.keys[some],
+            kept[first[some]] - window.origins[some],
+            kept[last[some]] - window.origins[some] + 1,
+        )
+        peaks = np.max(self.operator.coefficients[1:], axis=1, where=mask, initial=0.0) * self.operator.rate
         return rows, peaks
 
     def _refuse_wrong(self, vector: Vector, operator: Operator) -> None:
