@@ -1,11 +1,13 @@
 """Linear noise: exact for linear networks, as an independent integration has it, right for large systems."""
 
+import itertools
+
 import dense_master
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from ctmoments.errors import ModelError, ThetaError
+from ctmoments.errors import ModelError, SizeError, ThetaError
 from ctmoments.model.library import list_problems, load_problem
 from ctmoments.model.model import Model
 from ctmoments.model.problem import Problem
@@ -252,3 +254,13 @@ def test_stiff_linear_networks_agree_with_the_matrix_exponential():
     exact, lna = linear_moments(problem, theta), approximate_moments(problem, theta, tolerance=1e-7)
     np.testing.assert_allclose(lna["mean"], exact["mean"], rtol=1e-6)
     np.testing.assert_allclose(lna["cov"], exact["cov"], rtol=1e-5, atol=1e-5)
+
+
+def test_a_network_too_large_is_refused_with_what_it_would_take():
+    names = [f"X{i}" for i in range(101)]
+    chain = [f"{a} -> {b} : k*{a}" for a, b in itertools.pairwise(names)]
+    problem = Problem(Model(dict.fromkeys(names, 1), ["k"], chain), Space(k=(1, 2)), observe="X100", times=[1])
+    with pytest.raises(SizeError, match="covariance of 101 species has 5151 entries; at most 100"):
+        approximate_moments(problem, [1.5])
+    early = Problem(problem.model, problem.space, observe="X20", times=[1])
+    assert np.isfinite(approximate_moments(early, [1.5])["cov"]).all()

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from ctmoments.data import moments_dataset, variable
-from ctmoments.errors import ModelError, nearest
+from ctmoments.errors import ModelError, SizeError, nearest
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
 from ctmoments.moments.closures import CLOSURES, closure_system
@@ -31,6 +31,7 @@ from ctmoments.moments.ode import integrate
 from ctmoments.moments.system import System, gaussian_system, rate_slopes
 from ctmoments.progress import progress_bar
 
+MAX_SPECIES = 100  # 5,050 covariances, and as many squared in the Jacobian of a stiff point: 200 MB
 METHODS = ("lna", *CLOSURES)
 
 
@@ -58,6 +59,7 @@ def approximate_moments(
         raise ModelError(f"`tolerance` must lie between 1e-12 and 1e-2, got {tolerance!r}.")
     theta = as_theta(problem, theta)
     network = observed_network(problem)
+    _require_size(network, method)
     system = linear_noise_system(network) if method == "lna" else closure_system(network, method)
     states = problem.initial_states(theta)[:, network.places].astype(np.float64)
     start = np.zeros((len(system.core), len(states)))
@@ -74,6 +76,15 @@ def approximate_moments(
         still_components(problem, network),
     )
     return _dataset(problem, theta, mean, cov, method)
+
+
+def _require_size(network: Network, method: str) -> None:
+    species = len(network.species)
+    if species > MAX_SPECIES:
+        raise SizeError(
+            f"{method}: the covariance of {species} species has {species * (species + 1) // 2} entries; at most "
+            f"{MAX_SPECIES} species are taken here. Observe components that depend on fewer species, or simulate."
+        )
 
 
 def _dataset(problem: Problem, theta: xr.DataArray, mean: np.ndarray, cov: np.ndarray, method: str) -> xr.Dataset:

@@ -68,7 +68,7 @@ def integrate(
     points = start.shape[1]
     gaps = np.diff(output_times.reshape(len(output_times), -1), axis=0, prepend=0.0)
     gaps = np.broadcast_to(gaps, (len(gaps), points))
-    chunk = max(64, CHUNK_NUMBERS // (32 * system.size))
+    chunk = max(1, CHUNK_NUMBERS // (32 * system.size + 4 * len(system.core) ** 2))  # stages; Jacobians if stiff
     parts = [slice(first, first + chunk) for first in range(0, points, chunk)]
     courses = []
     for p in parts:
