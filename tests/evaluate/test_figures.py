@@ -30,9 +30,9 @@ def test_rows_are_points_and_panels_hold_the_numbers(data):
         np.testing.assert_allclose(
             corr.images[0].get_array(), np.corrcoef(data["cov"][row]) * 0 + correlation(data["cov"][row].values)
         )
-        assert (
-            mean.get_xlabel() == "time" and "alpha = " in mean.get_title("left") and "beta = " in mean.get_title("left")
-        )
+        title = mean.get_title("left").replace("\N{NO-BREAK SPACE}", " ")
+        alpha, beta = data["theta"].values[row]
+        assert title == f"alpha = {alpha:.4g}, beta = {beta:.4g}" and mean.get_xlabel() == "time"
         assert corr.images[0].get_clim() == (-1, 1)
     band = axes[0, 0].collections[0].get_paths()[0].vertices[:, 1]
     assert band.max() == pytest.approx((data["mean"][0] + np.sqrt(np.diagonal(data["cov"][0]))).max().item())
