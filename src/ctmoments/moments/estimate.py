@@ -110,8 +110,11 @@ def simulate_moments(
         return block_sums(prepared, ranges, switch, lockstep)
 
     blocks = cut(points, 0, count, RANGE, lambda: block_paths or pace.paths)
-    with progress_bar("simulating", points * count, "paths", progress) as report:
-        for rows, part, counted, fired in run_blocks(work, blocks, threads, pace, report):
+    with (
+        progress_bar("simulating", points * count, "paths", progress) as report,
+        closing(run_blocks(work, blocks, threads, pace, report)) as results,  # ended at once, whoever is interrupted
+    ):
+        for rows, part, counted, fired in results:
             totals.add(rows, part, counted, fired)
     return moments_from_regions(problem, theta, count, totals.chunks(), seed=seed, purpose=purpose.name.lower(),
                                 on_failure=on_failure)  # fmt: skip

@@ -7,6 +7,7 @@ every path as a coordinate; failed paths are NaN. A path depends on its address 
 from __future__ import annotations
 
 import operator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,11 @@ def simulate_paths(
     threads = thread_count(threads)
     pace = Pace(prepared.network, points * count, threads)
     blocks = cut(points, first, count, RANGE, lambda: pace.paths)
-    with progress_bar("simulating", points * count, "paths", progress) as report:
-        for block in run_blocks(work, blocks, threads, pace, report):
+    with (
+        progress_bar("simulating", points * count, "paths", progress) as report,
+        closing(run_blocks(work, blocks, threads, pace, report)) as results,  # ended at once, whoever is interrupted
+    ):
+        for block in results:
             at = np.repeat(block.ranges.row * count - first, block.ranges.count) + np.concatenate(
                 [np.arange(f, f + n) for f, n in zip(block.ranges.first, block.ranges.count, strict=True)]
             )

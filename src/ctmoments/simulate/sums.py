@@ -117,6 +117,8 @@ def sum_block(outputs: np.ndarray, status: np.ndarray, ranges: Ranges, length: i
     context[SumCell.RANGES] = count
     _kernel(vector_width(), length)(context.ctypes.data)
 
+    wide = np.flatnonzero(deviation.max(axis=1) > LARGEST_DEVIATION)
+    sum1[wide], squares[wide] = 0.0, 0.0  # not exact, and perhaps beyond int64: summed below instead
     lower = np.tril_indices(length)
     triangles = squares[:, :, lower[0], lower[1]].astype(np.int64)
     d2 = _join_parts(triangles[:, 2], triangles[:, 3], triangles[:, 4])
@@ -124,7 +126,6 @@ def sum_block(outputs: np.ndarray, status: np.ndarray, ranges: Ranges, length: i
     sums = _from_reference(
         reference, Sums(paths, leaves, sum1[:, :length].astype(np.int64), triangles[:, 0], triangles[:, 1], d2), lower
     )
-    wide = np.flatnonzero(deviation.max(axis=1) > LARGEST_DEVIATION)
     if wide.size:
         sums = _with_wide_ranges(sums, wide, outputs[:, :length], status, offset, ranges.count, lower)
     starts = np.flatnonzero(np.diff(ranges.row, prepend=-1))
@@ -153,7 +154,7 @@ def _from_reference(reference: np.ndarray, sums: Sums, lower: tuple[np.ndarray, 
 def _with_wide_ranges(sums: Sums, wide, outputs, status, offset, count, lower) -> Sums:
     """Ranges whose deviations are too large for the kernel, in Python integers."""
     i, j = lower
-    exact = [getattr(sums, field.name).astype(object) for field in fields(Sums)]
+    sum1, sum2, leaf1, leaf2 = (a.astype(object) for a in (sums.sum1, sums.sum2, sums.leaf1, sums.leaf2))
     for r in wide:
         block = outputs[offset[r] : offset[r] + count[r]].astype(object)
         good = status[offset[r] : offset[r] + count[r]] <= Status.ABSORBED
@@ -161,10 +162,6 @@ def _with_wide_ranges(sums: Sums, wide, outputs, status, offset, count, lower) -
         whole = [block[k : k + LEAF] for k in range(0, len(block), LEAF) if good[k : k + LEAF].sum() == LEAF]
         d = [LEAF * (leaf[:, i] * leaf[:, j]).sum(axis=0) - leaf.sum(axis=0)[i] * leaf.sum(axis=0)[j] for leaf in whole]
         zero = np.zeros(len(i), object)
-        values = (
-            int(good.sum()), len(whole), block.sum(axis=0), (block[:, i] * block[:, j]).sum(axis=0),
-            sum(d, zero), sum((part * part for part in d), zero),
-        )  # fmt: skip
-        for array, value in zip(exact, values, strict=True):
-            array[r] = value
-    return Sums(*exact)
+        sum1[r], sum2[r] = block.sum(axis=0), (block[:, i] * block[:, j]).sum(axis=0)
+        leaf1[r], leaf2[r] = sum(d, zero), sum((part * part for part in d), zero)
+    return Sums(sums.paths, sums.leaves, sum1, sum2, leaf1, leaf2)
