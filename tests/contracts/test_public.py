@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXTRA = {"Linear", "as_theta", "list_problems"}  # public, and not named in docs/design.md
 
 # Heavy packages that `import ctmoments` must leave alone: training, plots, statistics and the cluster are asked for.
-LATE = ("jax", "optax", "matplotlib", "scipy.stats", "distributed", "rich", "h5netcdf", "sympy")
+LATE = ("jax", "optax", "matplotlib", "scipy.stats", "scipy.integrate", "distributed", "rich", "h5netcdf", "sympy")
 
 
 def contract() -> set[str]:
