@@ -132,7 +132,7 @@ def test_fewer_times_are_a_part_of_more():
 
 
 def test_what_parameters_alone_decide_does_not_depend_on_their_company():
-    """NumPy's vectorised functions may round differently by array length and stride: a point alone, and among others."""
+    """NumPy's vectorised functions may round by array length and stride: a point alone, and among others."""
     problem = problem_of(
         {"X": 1}, ["0 -> X : exp(a)*b^1.37 + log(b)/a^b + sqrt(a) + hill(b, a, 2.2)*X"], "X", [1.0], a=(0, 9), b=(0, 9)
     )
