@@ -34,8 +34,10 @@ class Scalars:
         return a / b
 
     def fma(self, a, b, c):
-        if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        if not (math.isfinite(a) and math.isfinite(b)):
             return a * b + c
+        if not math.isfinite(c):
+            return c
         exact = Fraction(a) * Fraction(b) + Fraction(c)
         if exact == 0:
             return a * b + c
