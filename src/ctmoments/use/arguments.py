@@ -107,6 +107,22 @@ def file_named(*suffixes: str) -> Callable[[str], Path]:
     return read
 
 
+def positive(text: str) -> float:
+    """A number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
+    return number
+
+
+def names_list(text: str) -> list[str]:
+    """Names with commas between."""
+    return [part.strip() for part in text.split(",")]
+
+
 def number_list(text: str) -> list[float]:
     """Numbers with commas between, or start:stop:step, the stop included.
 
@@ -154,7 +170,9 @@ def add_problem(parser: Parser) -> None:
     """The problem, and what may be watched instead of what it says."""
     parser.add_argument("problem", metavar="PROBLEM", help="a built-in problem (see `ctmoments info`) or a file")
     parser.add_argument("--times", type=number_list, metavar="T", help="other times: 1,2,5 or start:stop:step")
-    parser.add_argument("--observe", metavar="TEXT", help="other components, commas between: 'I,S + I'")
+    parser.add_argument(
+        "--observe", type=names_list, metavar="TEXT", help="other components, commas between: 'I,S + I'"
+    )
 
 
 def chosen_problem(settings: argparse.Namespace) -> Problem:
@@ -168,8 +186,22 @@ def chosen_problem(settings: argparse.Namespace) -> Problem:
     if settings.times is not None:
         changes["times"] = settings.times
     if settings.observe is not None:
-        changes["observe"] = [part.strip() for part in settings.observe.split(",")]
+        changes["observe"] = settings.observe
     return replace(problem, **changes) if changes else problem
+
+
+def add_seed(parser: Parser, help: str) -> None:
+    """The seed."""
+    parser.add_argument("--seed", type=whole(0, 2**64 - 1), default=0, metavar="S", help=help)
+
+
+def add_targets(parser: Parser) -> None:
+    """Files that a dataset goes to."""
+    parser.add_argument("--out", type=file_named(".nc", ".zarr"), metavar="FILE", help="write the dataset: .nc, .zarr")
+    parser.add_argument(
+        "--plot", type=file_named(".png", ".svg", ".pdf"), metavar="FILE",
+        help="draw mean and covariance at the first values: .png, .svg, .pdf",
+    )  # fmt: skip
 
 
 def add_threads(parser: Parser) -> None:

@@ -30,6 +30,12 @@ VERBS = {
     "info": Verb("commands_model", "list the built-in problems, or describe one, or a file"),
     "check": Verb("commands_model", "say whether a problem file is valid"),
     "simulate": Verb("commands_simulate", "simulate a design: means and covariances from exact paths"),
+    "exact": Verb("commands_moments", "solve the master equation: exact means and covariances"),
+    "equations": Verb("commands_moments", "derive the moment equations, and say whether they close"),
+    "status": Verb("commands_store", "tell how far a campaign is"),
+    "verify": Verb("commands_store", "check a campaign's store: checksums, and a sample simulated again"),
+    "export": Verb("commands_store", "write the moments of a finished campaign to a file"),
+    "selftest": Verb("commands_selftest", "check that this machine computes what it should"),
 }
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED, NO_READER = 0, 1, 2, 130, 141

@@ -1,4 +1,4 @@
-"""`ctmoments simulate`: a design, exact paths, their means and covariances; a table, a file, a picture."""
+"""`ctmoments simulate`: a design, exact paths, their means and covariances; a table, a file, a picture, a store."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctmoments.errors import InputError
 from ctmoments.use.arguments import (
     Parser,
     add_problem,
+    add_seed,
+    add_targets,
     add_theta,
     add_threads,
     chosen_problem,
     chosen_theta,
-    file_named,
+    number_list,
     one_of,
     whole,
 )
-from ctmoments.use.files import make_folder
-from ctmoments.use.talk import Talk, entries, short, table
+from ctmoments.use.talk import Talk, entries, short
 
 if TYPE_CHECKING:
     import xarray as xr
 
-ROWS = 12  # points in the printed table
-COMPONENTS = 3  # components in the printed table
+    from ctmoments.model.problem import Problem
+
+TABLED = 10**7  # covariance entries up to which a finished store is read for its table
 
 
 def add_simulate(parser: Parser) -> None:
@@ -33,22 +36,42 @@ def add_simulate(parser: Parser) -> None:
     add_problem(parser)
     add_theta(parser)
     parser.add_argument("--replicates", type=whole(1), default=1000, metavar="M", help="paths at each value (1000)")
-    parser.add_argument("--seed", type=whole(0, 2**64 - 1), default=0, metavar="S", help="fixes design and paths (0)")
-    parser.add_argument("--on-failure", type=one_of("nan", "drop", "raise"), default="nan", metavar="WHAT",
-                        help="where paths fail: nan (no moments there, default), drop (the failed), raise")  # fmt: skip
-    parser.add_argument("--out", type=file_named(".nc", ".zarr"), metavar="FILE", help="write the dataset: .nc, .zarr")
-    parser.add_argument("--plot", type=file_named(".png", ".svg", ".pdf"), metavar="FILE",
-                        help="draw mean and covariance at the first values: .png, .svg, .pdf")  # fmt: skip
+    add_seed(parser, "fixes design and paths (0)")
+    add_on_failure(parser)
+    add_targets(parser)
+    store = parser.add_argument_group("campaigns: blocks go into a store as they are finished")
+    store.add_argument("--store", type=Path, metavar="FILE", help="an SQLite file; it must not exist, or see --resume")
+    store.add_argument("--resume", action="store_true", help="go on with the store, or extend it; or start it")
+    store.add_argument("--add-times", type=number_list, metavar="T", help="further output times, by replay")
+    store.add_argument("--workers", type=whole(1), metavar="N", help="processes of this machine (dask)")
+    store.add_argument("--scheduler", metavar="ADDRESS", help="a dask scheduler: tcp://host:port")
     add_threads(parser)
+
+
+def add_on_failure(parser: Parser) -> None:
+    """What becomes of points where paths fail."""
+    parser.add_argument(
+        "--on-failure", type=one_of("nan", "drop", "raise"), default="nan", metavar="WHAT",
+        help="where paths fail: nan (no moments there, default), drop (the failed), raise",
+    )  # fmt: skip
 
 
 def run_simulate(settings: Namespace, talk: Talk) -> None:
     """Simulate, write, draw, tell."""
-    from ctmoments.moments.estimate import simulate_moments
+    from ctmoments.use.files import check_targets
 
     problem = chosen_problem(settings)
-    theta = chosen_theta(settings, problem)
     check_targets(settings.out, settings.plot)
+    if settings.store is not None:
+        _run_campaign(settings, problem, talk)
+        return
+    for name in ("resume", "add_times", "workers", "scheduler"):
+        if getattr(settings, name):
+            raise InputError(f"--{name.replace('_', '-')} must come with --store FILE.")
+    from ctmoments.moments.estimate import simulate_moments
+    from ctmoments.use.files import write_results
+
+    theta = chosen_theta(settings, problem)
     begin = time.perf_counter()
     data = simulate_moments(
         problem, theta, settings.replicates, settings.seed, on_failure=settings.on_failure, threads=settings.threads,
@@ -62,6 +85,59 @@ def run_simulate(settings: Namespace, talk: Talk) -> None:
     talk.result(screen(problem.name or settings.problem, data, seconds), {"problem": problem.name, **record})
 
 
+def _run_campaign(settings: Namespace, problem: Problem, talk: Talk) -> None:
+    from dataclasses import replace
+
+    from ctmoments.simulate.campaign import Where, run_campaign
+    from ctmoments.simulate.status import campaign_status
+    from ctmoments.use.files import make_folder
+
+    if settings.add_times:
+        problem = replace(problem, times=sorted({*problem.times, *settings.add_times}))
+    make_folder(settings.store.absolute().parent)
+    theta = campaign_theta(settings, problem)
+    run_campaign(
+        problem, theta, settings.replicates, settings.seed, store=settings.store, resume=settings.resume,
+        add_times=bool(settings.add_times), progress=talk.progress,
+        where=Where(threads=settings.threads, workers=settings.workers, scheduler=settings.scheduler),
+    )  # fmt: skip
+    status = campaign_status(settings.store)
+    text = str(status)
+    if settings.out or settings.plot or theta.sizes["point"] * len(problem.output_times) ** 2 <= TABLED:
+        from ctmoments.moments.estimate import store_moments
+        from ctmoments.use.files import write_results
+        from ctmoments.use.tables import moments_table
+
+        data = store_moments(settings.store, on_failure=settings.on_failure)
+        tell_failures(data, talk)
+        write_results(data, settings.out, settings.plot, talk)
+        text += f"\n\n{moments_table(data)}"
+    talk.result(text, {"problem": problem.name, **status.to_dict(), "out": settings.out, "plot": settings.plot})
+
+
+def campaign_theta(settings: Namespace, problem: Problem) -> xr.DataArray:
+    """The design of a new store; of an old one the stored design, and a further layer where more points are asked."""
+    from ctmoments.simulate.campaign import campaign_design
+    from ctmoments.simulate.design import sample_design
+
+    drawn = settings.theta is None and settings.csv is None
+    if not (settings.resume and settings.store.exists() and drawn):
+        return chosen_theta(settings, problem)
+    design = campaign_design(settings.store)
+    kind = design.attrs.get("design_kind")
+    if settings.design not in (None, kind):
+        raise InputError(f"--design must be that of the store, {kind!r}, got {settings.design!r}.")
+    points = settings.points or design.sizes["point"]
+    more = points - design.sizes["point"]
+    if more > 0:
+        if kind is None:
+            raise InputError(
+                f"--points must be {len(design)}, got {points}: the values of this store were given, not drawn."
+            )
+        return sample_design(problem, more, kind, settings.seed, extend=design)
+    return design[:points]
+
+
 def tell_failures(data: xr.Dataset, talk: Talk) -> None:
     """One line if paths failed: how many, where first, why."""
     if data.attrs.get("failed_paths"):
@@ -70,30 +146,9 @@ def tell_failures(data: xr.Dataset, talk: Talk) -> None:
         talk.say(f"warning: {failure_text(data['theta'], data['status_count'].values)}")
 
 
-def check_targets(*paths: Path | None) -> None:
-    """Refuse, before anything runs, a file that could not be written afterwards; missing folders are made."""
-    for path in paths:
-        if path is not None:
-            make_folder(path.absolute().parent)
-
-
-def write_results(data: xr.Dataset, out: Path | None, plot: Path | None, talk: Talk) -> None:
-    """The dataset and its picture, where asked for."""
-    from ctmoments.use.files import save_picture, write_dataset
-
-    if out is not None:
-        write_dataset(data, out)
-        talk.say(f"numbers: {out}")
-    if plot is not None:
-        from ctmoments.evaluate.figures import plot_moments
-
-        save_picture(plot, lambda figure: plot_moments(data, figure=figure))
-        talk.say(f"picture: {plot}")
-
-
 def summary(data: xr.Dataset, seconds: float) -> dict[str, Any]:
     """The record of a simulated dataset."""
-    import numpy as np
+    from ctmoments.use.tables import moments_record
 
     counts = data["status_count"].sum("point")
     paths = int(data.attrs["paths"])
@@ -106,17 +161,14 @@ def summary(data: xr.Dataset, seconds: float) -> dict[str, Any]:
         "status": dict(zip(counts["status"].values.tolist(), counts.values.tolist(), strict=True)),
         "kernel": data.attrs["kernel"],
         "seed": data.attrs["seed"],
-        "component": data["component"].values,
-        "time": data["time"].values,
-        "theta": {str(name): data["theta"].sel(parameter=name).values for name in data["parameter"].values},
-        "mean": data["mean"].values,
-        "mean_se": data["mean_se"].values,
-        "sd": np.sqrt(np.diagonal(data["cov"].values, axis1=1, axis2=2)),
+        **moments_record(data),
     }
 
 
 def screen(name: str, data: xr.Dataset, seconds: float) -> str:
     """What a person sees of a simulated dataset."""
+    from ctmoments.use.tables import moments_table
+
     record = summary(data, seconds)
     points, paths, events = record["points"], record["paths"], record["events"]
     ends = ", ".join(f"{count:,} {status.replace('_', ' ')}" for status, count in record["status"].items() if count)
@@ -128,27 +180,3 @@ def screen(name: str, data: xr.Dataset, seconds: float) -> str:
         }
     )
     return f"{name}, seed {record['seed']}\n{lines}\n\n{moments_table(data)}"
-
-
-def moments_table(data: xr.Dataset) -> str:
-    """Mean, its standard error and the standard deviation at the last time, point by point."""
-    import numpy as np
-
-    components = list(dict.fromkeys(data["component"].values.tolist()))
-    times = data["time"].values
-    last = [np.flatnonzero(data["component"].values == component)[-1] for component in components[:COMPONENTS]]
-    header = [*map(str, data["parameter"].values)]
-    for component, output in zip(components, last, strict=False):
-        header += [f"mean {component}({short(float(times[output]))})", "se", "sd"]
-    rows = []
-    for point in range(min(ROWS, data.sizes["point"])):
-        row = [short(value, 6) for value in data["theta"].values[point].tolist()]
-        for output in last:
-            mean, error, variance = (data[name].values[point, ..., output] for name in ("mean", "mean_se", "cov"))
-            row += [short(float(mean)), short(float(error)), short(float(np.sqrt(variance[output])))]
-        rows.append(row)
-    lines = table(header, rows)
-    more = data.sizes["point"] - ROWS
-    left = [f"{more} more points"] if more > 0 else []
-    left += [f"{len(components) - COMPONENTS} more components"] if len(components) > COMPONENTS else []
-    return lines + (f"\n  ... and {' and '.join(left)}" if left else "")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctmoments.errors import FileError
+from ctmoments.use.talk import Talk
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -95,3 +96,22 @@ def save_picture(path: Path, draw: Callable[[Figure], object]) -> None:
     FigureCanvasAgg(figure)
     draw(figure)
     figure.savefig(path)
+
+
+def check_targets(*paths: Path | None) -> None:
+    """Refuse, before anything runs, a file that could not be written afterwards; missing folders are made."""
+    for path in paths:
+        if path is not None:
+            make_folder(path.absolute().parent)
+
+
+def write_results(data: xr.Dataset, out: Path | None, plot: Path | None, talk: Talk) -> None:
+    """The dataset and its picture, where asked for."""
+    if out is not None:
+        write_dataset(data, out)
+        talk.say(f"numbers: {out}")
+    if plot is not None:
+        from ctmoments.evaluate.figures import plot_moments
+
+        save_picture(plot, lambda figure: plot_moments(data, figure=figure))
+        talk.say(f"picture: {plot}")
