@@ -266,8 +266,10 @@ class TestGate:
 
     def test_too_large_is_refused_with_an_estimate(self):
         problem, theta = problem_of({"X": 0}, {"k": 100.0}, ["-> X : k"], "X", TIMES)
-        with pytest.raises(SizeError, match=r"needs \d+ states at once, more than max_states = 50.*Raise `max_states`"):
-            exact_moments(problem, theta, max_states=50)
+        with pytest.raises(SizeError, match=r"needs \d+ states at once, more than max_states = 150.*Raise"):
+            exact_moments(problem, theta, max_states=150)
+        with pytest.raises(SizeError, match=r"needs about \d+ states at once \(.* s a point\), more than .* = 9\."):
+            exact_moments(problem, theta, max_states=9)
 
     def test_negative_rate_at_a_reachable_state(self):
         problem, theta = problem_of({"X": 0}, {"k": 2.0}, ["-> X : k*(5 - X)", "X -> 2 X : 0.1"], "X", TIMES)

@@ -11,7 +11,7 @@ from ctmoments.moments import exact_blocks
 from ctmoments.moments.exact_chain import Chain
 from ctmoments.moments.exact_kernel import aligned_zeros, apply_powers, reference_steps
 from ctmoments.moments.exact_lattice import Rows, Window, dilate, make_lattice, make_operator
-from ctmoments.moments.exact_states import choose_order, output_ranges, reachable_states
+from ctmoments.moments.exact_states import output_ranges, reachable_states, survey_job
 from ctmoments.moments.exact_sweep import ForwardSweep, poisson_weights
 
 EPIDEMIC = Chain(
@@ -119,8 +119,14 @@ class TestStates:
             np.array([[0, 0, 1, -1], [-1, 1, 0, 0], [1, -1, 0, 0]]),
             lambda x: np.stack([0.5 * x[1], 0.3 * x[2], 20 * x[2], x[0]]),
         )
-        order = choose_order(telegraph, 5.0)
+        order = survey_job(telegraph, 5.0).order
         assert make_lattice(telegraph.start, telegraph.changes, order).pivots[-1] == 0
+
+    def test_survey_is_right_within_a_factor_of_four(self):
+        chain = Chain(np.array([763, 3, 0]), EPIDEMIC.changes, lambda x: EPIDEMIC.rates(x) * [[0.04], [0.9]])
+        survey = survey_job(chain, 13.0)
+        assert 40_000 < survey.states < 640_000  # 160,000
+        assert 1_500 < survey.jumps < 24_000  # 6,000
 
 
 class TestSweeps:

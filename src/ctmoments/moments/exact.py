@@ -25,14 +25,14 @@ import numpy as np
 import xarray as xr
 
 from ctmoments.data import moments_dataset, variable
-from ctmoments.errors import InputError, ModelError
+from ctmoments.errors import InputError, ModelError, SizeError
 from ctmoments.model.expressions import evaluate
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
 from ctmoments.moments.exact_blocks import centred_outputs, second_moments
 from ctmoments.moments.exact_chain import Chain
 from ctmoments.moments.exact_lattice import make_lattice
-from ctmoments.moments.exact_states import choose_order, output_ranges
+from ctmoments.moments.exact_states import output_ranges, survey_job
 from ctmoments.moments.exact_sweep import ForwardSweep, Passage
 from ctmoments.progress import progress_bar
 
@@ -40,6 +40,7 @@ LET_GO = 1e-2  # probability let go, for each unit of relative tolerance
 COARSER = 100.0  # factor of the loss in the second run that estimates the error of unbounded outputs
 BEYOND = 2.0  # where the lost paths of unbounded outputs are taken to be, in distances of the farthest state held
 MAX_STATES = 2_000_000
+FORECAST_SLACK = 3.0  # a forecast has to be this far beyond `max_states` to refuse a job before it starts
 TOLERANCES = (1e-11, 1e-2)
 
 
@@ -69,7 +70,8 @@ def exact_moments(
 
     `theta` is (point, parameter) in any of the usual forms. The dataset is that of `simulate_moments`, errors zero,
     replicates 0, with `mean_bound`, `cov_bound` (Frobenius), `lost_mass` and `states` beside them.
-    A job whose distribution needs more than `max_states` states at once is refused with a `SizeError`.
+    A job whose distribution needs more than `max_states` states at once is refused with a `SizeError`, by a forecast
+    before it starts where that is clear, else when it gets there.
 
     >>> from ctmoments.model.model import Model
     >>> from ctmoments.model.space import Space
@@ -202,9 +204,15 @@ def prepare(problem: Problem, theta: Any, tolerance: float, device: str, max_sta
     chains = [chain_of(problem, columns[p], starts[p]) for p in np.unique(starts, axis=0, return_index=True)[1]]
     ranges = {tuple(chain.start): output_ranges(chain, weights) for chain in chains}
     times = np.array(problem.times, np.float64)
-    order = choose_order(chains[0], float(times[-1]))
+    survey = survey_job(chains[0], float(times[-1]))
+    if survey.states > FORECAST_SLACK * max_states:
+        seconds = survey.seconds(len(problem.output_times))
+        raise SizeError(
+            f"The distribution needs about {survey.states:,.0f} states at once ({seconds:.1g} s a point), more than "
+            f"max_states = {max_states:,}. Raise `max_states`, shorten the times, or simulate instead."
+        )
     return Job(
-        problem, theta, columns, starts, weights, scales, times, LET_GO * tolerance, max_states, order, ranges
+        problem, theta, columns, starts, weights, scales, times, LET_GO * tolerance, max_states, survey.order, ranges
     )  # fmt: skip
 
 

@@ -249,8 +249,7 @@ class ForwardSweep:
             return
         raise SizeError(
             f"The distribution needs {rows.states:,} states at once, more than max_states = {self.max_states:,}, "
-            f"with {left:.3g} of this interval to go. Raise `max_states` (about {rows.states * 1e-9 * 300:.2g} s for "
-            "each output and each 300 jumps), shorten the times, or simulate instead."
+            f"with {left:.3g} of an interval to go. Raise `max_states`, shorten the times, or simulate instead."
         )
 
 
