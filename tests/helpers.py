@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from scipy.special import ndtri
@@ -78,3 +80,8 @@ def problem_of(
 def statuses(paths) -> list[Status]:
     """The status of each path of the first point."""
     return [Status(int(value)) for value in paths["status"].values[0]]
+
+
+def child_environment(**more: str) -> dict[str, str]:
+    """The environment of a child process that imports this very source."""
+    return os.environ | {"PYTHONPATH": str(Path(ctm.__file__).parents[1])} | more

@@ -1,4 +1,4 @@
-"""Arithmetic written once: accurate against mpmath, special values as IEEE has them, equal to the bit in every width."""
+"""Arithmetic written once: accurate against mpmath, special values as in IEEE, equal to the bit in every width."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ times a second.
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -115,8 +116,8 @@ def thread_count(threads: int | None) -> int:
     if asked is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        number = int(asked)
-    except ValueError:
+        number = int(asked) if isinstance(asked, str) else operator.index(asked)
+    except (TypeError, ValueError):
         number = 0
     if number < 1:
         raise InputError(f"`threads` (or CTMOMENTS_THREADS) must be a whole number from 1, got {asked!r}.")
