@@ -14,7 +14,6 @@ the distance of the farthest state held: kind "estimated".
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +34,7 @@ from ctmoments.moments.exact_lattice import make_lattice
 from ctmoments.moments.exact_states import output_ranges, survey_job
 from ctmoments.moments.exact_sweep import ForwardSweep, Passage
 from ctmoments.progress import progress_bar
+from ctmoments.simulate.lanes import thread_count
 
 LET_GO = 1e-2  # probability let go, for each unit of relative tolerance
 COARSER = 100.0  # factor of the loss in the second run that estimates the error of unbounded outputs
@@ -219,7 +219,7 @@ def prepare(problem: Problem, theta: Any, tolerance: float, device: str, max_sta
 def over_points(job: Job, solve: Callable, threads: int | None, progress: bool | None, what: str) -> list:
     """Solve all points, several at once; the compiled step leaves the interpreter free."""
     points = job.theta.sizes["point"]
-    workers = min(points, threads or int(os.environ.get("CTMOMENTS_THREADS", 0)) or os.cpu_count() or 1)
+    workers = min(points, thread_count(threads))
     done = 0.0
     with progress_bar(what, points, "points", progress) as bar:
 
