@@ -49,7 +49,7 @@ def progress_bar(what: str, total: float, unit: str, progress: bool | None, befo
         console=Console(stderr=True, force_terminal=True if progress else None),
         transient=True,
     )
-    task = bar.add_task(what, total=total, completed=before, rate="", note="")
+    task = bar.add_task(what, total=total, completed=int(before), rate="", note="")
     start = time.monotonic()
 
     def report(done: float, note: str = "") -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import lru_cache
@@ -222,7 +222,7 @@ def run_blocks(
     threads: int,
     pace: Pace | None,
     report: Callable[[float], None],
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Results of `work` over blocks, as they come; never more than two blocks a thread in flight."""
     switch = Switch()
     done = 0
