@@ -56,10 +56,10 @@ class Scalars:
         return math.sqrt(a) if a >= 0.0 else math.nan
 
     def floor(self, a):
-        return float(math.floor(a)) if math.isfinite(a) else a
+        return math.copysign(math.floor(a), a) if math.isfinite(a) else a
 
     def ceil(self, a):
-        return float(math.ceil(a)) if math.isfinite(a) else a
+        return math.copysign(math.ceil(a), a) if math.isfinite(a) else a
 
     def compare(self, op, a, b):
         return getattr(operator, op)(a, b)
