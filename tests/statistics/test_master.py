@@ -27,7 +27,7 @@ CASES = {
     "seir": ({"S": 5, "E": 1, "I": 2, "N": 8}, {}, 4, [[0.8, 0.3, 0.2, 1e-3]]),
     "sir-two-patch": ({"S1": 3, "I1": 1, "S2": 2, "I2": 1, "N1": 4, "N2": 3}, {}, 3, [[2.0, 1.0, 0.4, 0.5, 0.2]]),
     "toggle-switch": ({"U": 3}, {"U": 20, "V": 20}, 2, [[4.0, 3.0, 5.0]]),
-    "lotka-volterra": ({"prey": 4, "predators": 3}, {"prey": 22, "predators": 16}, 1, [[0.5, 0.003, 0.3]]),
+    "lotka-volterra": ({"prey": 4, "predators": 3}, {"prey": 45, "predators": 16}, 1, [[0.5, 0.003, 0.3]]),
 }
 SPEED = {"sir": 40.0}  # so few people meet rarely: times are stretched by this factor instead
 

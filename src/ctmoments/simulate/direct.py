@@ -126,12 +126,9 @@ class DirectKernel(PathKernel):
                 values[column_slot(k).name] = self._get(builder, lanes, f"c{k}", first)
             writer = RateWriter(on, values)
             rates = [writer.real(rate) for rate in network.rates] or [on.real(0.0)]
-            sums, least = [rates[0]], rates[0]
+            sums = [rates[0]]
             for rate in rates[1:]:
                 sums.append(on.add(sums[-1], rate))
-                least = on.select(on.compare("lt", rate, least), rate, least)
-            for i in network.guarded:
-                least = on.select(on.compare("lt", amounts[i], least), amounts[i], least)
             total = sums[-1]
             state = tuple(self._get(builder, lanes, f"r{w}", first, on.words) for w in range(4))
             waiting_word, state = arithmetic.draw(on, state)
@@ -140,13 +137,20 @@ class DirectKernel(PathKernel):
                 self._put(builder, state[w], lanes, f"r{w}", first)
             step = on.div(arithmetic.exponential(on, waiting_word), total)
             time = on.add(self._get(builder, lanes, "time", current), step)
-            for name, value in (("time", time), ("total", total), ("least", least)):
-                self._put(builder, value, lanes, name, written)
+            self._put(builder, time, lanes, "time", written)
+            self._put(builder, total, lanes, "total", written)
             threshold = on.mul(arithmetic.uniform(on, choice_word), total)
             self._fire(builder, on, lanes, amounts, sums, threshold, written)
             in_time = on.compare("lt", time, self._get(builder, lanes, "next", first))
-            sound = on.both(on.compare("lt", total, bound), on.compare("ge", least, on.real(0.0)))
-            bits = on.mask_bits(on.negate(on.both(in_time, sound)))
+            calm = on.both(in_time, on.compare("lt", total, bound))
+            watched = [rates[r] for r in network.checked] + [amounts[i] for i in network.guarded]
+            if watched:
+                least = watched[0]
+                for value in watched[1:]:
+                    least = on.select(on.compare("lt", value, least), value, least)
+                self._put(builder, least, lanes, "least", written)
+                calm = on.both(calm, on.compare("ge", least, on.real(0.0)))
+            bits = on.mask_bits(on.negate(calm))
             loop.carry = builder.or_(loop.carry, builder.shl(bits, first))
         return builder.and_(loop.carry, load(builder, WORD, lanes, word(self.live)))
 
@@ -169,6 +173,11 @@ class DirectKernel(PathKernel):
 
     # ---- what `attend` and `renew` ask ----
 
+    def _least(self, builder: ir.IRBuilder, lanes, at):
+        if self.network.checked or self.network.guarded:
+            return self._one(builder, lanes, "least", at)
+        return ir.Constant(REAL, 0.0)
+
     def _amount(self, builder: ir.IRBuilder, lanes, i, lane, before):
         return self._one(builder, lanes, f"x{i}", builder.add(lane, before))
 
@@ -186,7 +195,8 @@ class DirectKernel(PathKernel):
     def _answered(self, builder: ir.IRBuilder, context, lanes, lane, after) -> None:
         """The turn since then compared with an output time that is now past: answer its flag, if that was all."""
         on, since = Lanes(builder, 1), builder.add(lane, after)
-        time, total, least = (self._one(builder, lanes, name, since) for name in ("time", "total", "least"))
+        time, total = (self._one(builder, lanes, name, since) for name in ("time", "total"))
+        least = self._least(builder, lanes, since)
         bound = load(builder, REAL, context, word(Cell.RATE_BOUND))
         sound = on.both(on.compare("lt", total, bound), on.compare("ge", least, on.real(0.0)))
         calm = on.both(on.compare("lt", time, self._one(builder, lanes, "next", lane)), sound)

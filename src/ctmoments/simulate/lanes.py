@@ -25,7 +25,7 @@ from ctmoments.simulate.context import CLOCK_LIMIT, Cell, padded
 from ctmoments.simulate.direct import DirectKernel
 from ctmoments.simulate.engine import compile_function, vector_width
 from ctmoments.simulate.graph import build_graph
-from ctmoments.simulate.network import MAX_EVENTS, Network, check_reach, column_values, lower, start_values
+from ctmoments.simulate.network import MAX_EVENTS, Network, check_reach, column_values, lower, start_values, watched
 from ctmoments.simulate.pathkernel import PathKernel
 from ctmoments.simulate.sparse import SparseKernel
 from ctmoments.simulate.streams import GOLDEN, Purpose, mix64, prefix_keys
@@ -107,6 +107,7 @@ def prepare(
     with np.errstate(over="ignore"):
         keys = mix64((prefix_keys(seed, purpose) ^ points.astype(np.uint64)[:, None]) + np.uint64(GOLDEN))
     columns = np.ascontiguousarray(column_values(problem, network, values))
+    network = watched(network, columns)
     return Prepared(problem, network, columns, np.ascontiguousarray(start), np.ascontiguousarray(keys), max_events)
 
 

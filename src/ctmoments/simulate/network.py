@@ -6,7 +6,7 @@ a rate depends on parameters alone is a column, computed once for each parameter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -31,6 +31,7 @@ class Network:
     columns: tuple[Expression, ...]  # over the model's parameters; one number for each parameter value
     changes: tuple[tuple[int, ...], ...]  # (reaction, slot)
     guarded: tuple[int, ...]  # slots whose amount could fall below zero and is watched
+    checked: tuple[int, ...]  # rates that could be negative and are watched
     weights: tuple[tuple[int, ...], ...]  # (component, slot)
     times: tuple[float, ...]
 
@@ -82,6 +83,7 @@ def lower(problem: Problem) -> Network:
         columns=tuple(columns),
         changes=tuple(tuple(int(changes[r, s]) for s in kept) for r in range(len(rates))),
         guarded=tuple(i for i, s in enumerate(kept) if s in unguarded),
+        checked=tuple(r for r, rate in enumerate(lowered) if not never_negative(rate)),
         weights=tuple(tuple(component.weights[s] for s in kept) for component in problem.components),
         times=tuple(problem.times),
     )
@@ -97,6 +99,30 @@ def _lower(expression: Expression, slots: dict[str, Name], columns: dict[Express
     if isinstance(expression, Name):
         return slots[expression.name]
     return Call(expression.op, tuple(_lower(argument, slots, columns) for argument in expression.arguments))
+
+
+def never_negative(rate: Expression) -> bool:
+    """Whether a rate cannot be negative where amounts and columns are not (NaN it may be)."""
+    if isinstance(rate, Number):
+        return rate.value >= 0
+    if isinstance(rate, Name):
+        return True
+    if rate.op in ("exp", "sqrt", "abs", "lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not"):
+        return True
+    if rate.op == "if":
+        return all(never_negative(argument) for argument in rate.arguments[1:])
+    if rate.op == "max":
+        return any(never_negative(argument) for argument in rate.arguments)
+    if rate.op == "pow":
+        return never_negative(rate.arguments[0])
+    if rate.op in ("add", "mul", "div", "min", "floor", "ceil"):
+        return all(never_negative(argument) for argument in rate.arguments)
+    return False
+
+
+def watched(network: Network, columns: np.ndarray) -> Network:
+    """The network for these columns: where one is negative, or NaN, every rate is watched."""
+    return network if (columns >= 0).all() else replace(network, checked=tuple(range(len(network.rates))))
 
 
 def column_values(problem: Problem, network: Network, theta: np.ndarray) -> np.ndarray:

@@ -66,6 +66,10 @@ class PathKernel:
         """Start amounts and columns of a lane's next path."""
         raise NotImplementedError
 
+    def _least(self, builder: ir.IRBuilder, lanes: Any, at: Any) -> Any:
+        """The least of what is watched for being negative."""
+        return self._one(builder, lanes, "least", at)
+
     def _answered(self, builder: ir.IRBuilder, context: Any, lanes: Any, lane: Any, after: Any) -> None:
         """A chance to look at what the lane did since it was flagged."""
 
@@ -85,7 +89,8 @@ class PathKernel:
         with each_bit(builder, flagged) as loop:
             lane, so_far = loop.index, loop.carry
             jumped = builder.add(lane, now)
-            time, total, least = (self._one(builder, lanes, name, jumped) for name in ("time", "total", "least"))
+            time, total = (self._one(builder, lanes, name, jumped) for name in ("time", "total"))
+            least = self._least(builder, lanes, jumped)
             path = self._one(builder, lanes, "path", lane, WORD)
             events = builder.sub(turn, self._one(builder, lanes, "born", lane, WORD))
             limit = self._number(builder, context, Cell.MAX_EVENTS)

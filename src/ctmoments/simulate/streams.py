@@ -1,7 +1,7 @@
 """Random streams: an address (seed, purpose, point, replicate) is a stream, whoever draws from it.
 
-In: a 64-bit seed and whole numbers. Out: four 64-bit words that start xoshiro256++ (the kernels' generator,
-Blackman & Vigna 2019), or a NumPy generator for everything that is not a path.
+In: a 64-bit seed and whole numbers. Out: four 64-bit words that start xoshiro256+ (the kernels' generator,
+Blackman & Vigna 2021), or a NumPy generator for everything that is not a path.
 
 Two independent chains of the splitmix64 finaliser absorb the address, so that 128 bits tell streams apart: two of
 10^12 paths share a stream with probability 1e-15. The kernel repeats `path_state` in its own code (`pathkernel.py`);
@@ -77,7 +77,7 @@ def path_keys(seed: int, purpose: Purpose, point, replicate) -> np.ndarray:
 
 
 def path_state(seed: int, purpose: Purpose, point, replicate) -> np.ndarray:
-    """The four words that start xoshiro256++ for each path: uint64 (..., 4)."""
+    """The four words that start xoshiro256+ for each path: uint64 (..., 4)."""
     keys = path_keys(seed, purpose, point, replicate)
     steps = np.array([GOLDEN, 2 * GOLDEN % 2**64], np.uint64)
     with np.errstate(over="ignore"):
