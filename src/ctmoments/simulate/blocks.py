@@ -21,7 +21,7 @@ from ctmoments.simulate.lanes import Lockstep, Pace, Prepared, Switch, cut, run_
 from ctmoments.simulate.sumkernel import LEAF, RANGE
 from ctmoments.simulate.sums import Ranges, Sums, exact_pair, sum_block
 
-CHUNK = 2048  # rows taken at a time where all rows might not fit
+CHUNK_BYTES = 2**17  # rows are taken so many bytes of a triangle at a time: small arrays need no fresh pages
 
 
 @dataclass(frozen=True, order=True)
@@ -53,6 +53,11 @@ class Region:
     events: int
 
 
+def chunk_rows(outputs: int) -> int:
+    """How many rows to take at a time where all might not fit."""
+    return max(1, CHUNK_BYTES // (8 * outputs * (outputs + 1) // 2))
+
+
 class Totals:
     """Sums that grow in place: adding a block costs what the block holds, not what the totals hold."""
 
@@ -80,8 +85,9 @@ class Totals:
         """The sums so far."""
         return Sums(**self._arrays)
 
-    def chunks(self, rows: int = CHUNK) -> Iterator[tuple[int, Region]]:
-        """(first row, totals of up to `rows` rows), all rows in order; the first has the events of all."""
+    def chunks(self) -> Iterator[tuple[int, Region]]:
+        """(first row, totals of some rows), all rows in order; the first has the events of all."""
+        rows = chunk_rows(self._arrays["sum1"].shape[1])
         for low in range(0, len(self.statuses), rows):
             cut = slice(low, low + rows)
             sums = Sums(**{name: array[cut] for name, array in self._arrays.items()})

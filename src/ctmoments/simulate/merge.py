@@ -13,11 +13,13 @@ from dataclasses import fields
 import numpy as np
 
 from ctmoments.errors import FileError, Status
-from ctmoments.simulate.blocks import CHUNK, Region, Task, Totals
+from ctmoments.simulate.blocks import Region, Task, Totals
 from ctmoments.simulate.coverage import missing_tasks
 from ctmoments.simulate.encode import pack, unpack
 from ctmoments.simulate.store import BlockRow, Store, StoredBlock
 from ctmoments.simulate.sums import Sums
+
+CHUNK = 2048  # rows merged at a time: blocks are read again for each chunk, so not too few
 
 
 def block_region(block: StoredBlock, outputs: int) -> Region:

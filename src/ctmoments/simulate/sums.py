@@ -19,6 +19,7 @@ from ctmoments.simulate.engine import compile_function, vector_width
 from ctmoments.simulate.sumkernel import LARGEST_DEVIATION, LEAF, RANGE, SPLIT, WIDEST, SumCell, emit_sums, scratch_rows
 
 SAFE = 2.0**62  # int64 arithmetic stays exact below
+WORK_BYTES = 2**19  # sums of a batch of ranges: what stays in the cache and costs no fresh pages
 
 
 @dataclass(frozen=True)
@@ -100,36 +101,48 @@ def _kernel(width: int, length: int):
 
 def sum_block(outputs: np.ndarray, status: np.ndarray, ranges: Ranges, length: int) -> tuple[np.ndarray, Sums]:
     """The rows of a block and their sums. `outputs` is (paths, padded(length)) int64, `status` (paths,) int64."""
-    count, stride = len(ranges.row), padded(length)
-    sum1 = np.zeros((count, stride))
-    squares = np.zeros((count, 5, length, stride))
-    paths, leaves = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    deviation = np.zeros((count, WIDEST))
-    scratch = np.zeros((scratch_rows(), stride))
     offset = np.ascontiguousarray(ranges.offset, np.int64)
+    stride = padded(length)
+    batch = max(1, WORK_BYTES // (8 * 5 * length * stride))
+    squares = np.empty((min(batch, len(offset)), 5, length, stride))
+    scratch = np.zeros((scratch_rows(), stride))
+    lower = np.tril_indices(length)
+    parts = []
+    for begin in range(0, len(offset), batch):
+        taken = slice(begin, begin + batch)
+        parts.append(_sum_ranges(outputs, status, offset[taken], ranges.count[taken], squares, scratch, lower))
+    sums = Sums(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Sums)))
+    starts = np.flatnonzero(np.diff(ranges.row, prepend=-1))
+    return ranges.row[starts], Sums(*(add_by_row(getattr(sums, field.name), starts) for field in fields(Sums)))
+
+
+def _sum_ranges(outputs, status, offset, count, squares, scratch, lower) -> Sums:
+    """Sums of each range, by the kernel; `squares` and `scratch` are memory to work in."""
+    length, stride = squares.shape[2:]
+    squares = squares[: len(offset)]
+    squares.fill(0.0)
+    sum1 = np.zeros((len(offset), stride))
+    paths, leaves = np.zeros((2, len(offset)), np.int64)
+    deviation = np.zeros((len(offset), WIDEST))
     context = np.zeros(len(SumCell), np.uint64)
     for cell, array in (
-        (SumCell.FIRST, offset), (SumCell.COUNT, ranges.count), (SumCell.OUTPUTS, outputs), (SumCell.STATUS, status),
+        (SumCell.FIRST, offset), (SumCell.COUNT, count), (SumCell.OUTPUTS, outputs), (SumCell.STATUS, status),
         (SumCell.SCRATCH, scratch), (SumCell.SUM1, sum1), (SumCell.SQUARES, squares), (SumCell.PATHS, paths),
         (SumCell.LEAVES, leaves), (SumCell.DEVIATION, deviation),
     ):  # fmt: skip
         context[cell] = array.ctypes.data
-    context[SumCell.RANGES] = count
+    context[SumCell.RANGES] = len(offset)
     _kernel(vector_width(), length)(context.ctypes.data)
 
     wide = np.flatnonzero(deviation.max(axis=1) > LARGEST_DEVIATION)
     sum1[wide], squares[wide] = 0.0, 0.0  # not exact, and perhaps beyond int64: summed below instead
-    lower = np.tril_indices(length)
-    triangles = squares[:, :, lower[0], lower[1]].astype(np.int64)
-    d2 = _join_parts(triangles[:, 2], triangles[:, 3], triangles[:, 4])
-    reference = outputs[offset, :length]
-    sums = _from_reference(
-        reference, Sums(paths, leaves, sum1[:, :length].astype(np.int64), triangles[:, 0], triangles[:, 1], d2), lower
-    )
+    flat = squares.reshape(len(offset), 5, -1).take(lower[0] * stride + lower[1], axis=2)
+    total, d_sum, aa, ab, bb = flat.astype(np.int64).swapaxes(0, 1)
+    sums = Sums(paths, leaves, sum1[:, :length].astype(np.int64), total, d_sum, _join_parts(aa, ab, bb))
+    sums = _from_reference(outputs[offset, :length], sums, lower)
     if wide.size:
-        sums = _with_wide_ranges(sums, wide, outputs[:, :length], status, offset, ranges.count, lower)
-    starts = np.flatnonzero(np.diff(ranges.row, prepend=-1))
-    return ranges.row[starts], Sums(*(add_by_row(getattr(sums, f.name), starts) for f in fields(Sums)))
+        sums = _with_wide_ranges(sums, wide, outputs[:, :length], status, offset, count, lower)
+    return sums
 
 
 def _join_parts(aa: np.ndarray, ab: np.ndarray, bb: np.ndarray) -> np.ndarray:
