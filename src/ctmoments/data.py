@@ -7,6 +7,7 @@ have one code path for all of them. What a method cannot tell is NaN, never zero
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from ctmoments.errors import Status
+from ctmoments.errors import SizeError, Status
 
 if TYPE_CHECKING:
     from ctmoments.model.problem import Problem
@@ -127,6 +128,19 @@ def attr_value(value: Any) -> Any:
     if isinstance(value, (str, float, np.floating)):
         return value
     return json.dumps(value)
+
+
+def require_memory(what: str, size: float) -> None:
+    """Refuse arrays that this machine cannot hold, before anything runs. `size` is in bytes."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not on this system: let the allocation speak
+        return
+    if size > 0.8 * memory:
+        raise SizeError(
+            f"{what} would take {size / 1e9:,.0f} GB of memory and this machine has {memory / 1e9:,.0f}."
+            " Take fewer points, replicates or outputs at a time."
+        )
 
 
 def moments_dataset(

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ctmoments.errors import InputError, ThetaError
+from ctmoments.errors import InputError, SizeError, ThetaError
 from ctmoments.model.library import load_problem
 from ctmoments.model.space import Integer, Log, Space
 from ctmoments.simulate.design import sample_design
+from ctmoments.simulate.paths import simulate_paths
 from ctmoments.simulate.streams import Purpose
 
 SPACE = Space(a=(-2, 3), b=Log(0.01, 10), n=Integer(1, 20), k=7)
@@ -126,3 +127,11 @@ def test_refusals(arguments, match):
     with pytest.raises(InputError, match=match):
         sample_design(SPACE, **({"points": 4} | arguments))
     assert issubclass(ThetaError, InputError)
+
+
+def test_what_no_machine_holds_is_refused():
+    problem = load_problem("sir")
+    with pytest.raises(SizeError, match="GB of memory"):
+        sample_design(problem, points=10**12)
+    with pytest.raises(SizeError, match="GB of memory"):
+        simulate_paths(problem, [0.5, 0.002], replicates=10**12)

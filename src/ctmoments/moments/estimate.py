@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ctmoments.data import moments_dataset
+from ctmoments.data import moments_dataset, require_memory
 from ctmoments.errors import InputError, SimulationError, Status
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
@@ -92,6 +92,8 @@ def simulate_moments(
     theta = as_theta(problem, theta, strict=True)
     count = whole_number("replicates", replicates, 1)
     limit = whole_number("max_events", max_events, 1, LARGEST_EVENTS)
+    # covariance and its error, and three triangles of sums
+    require_memory("The moments of these points", 28.0 * len(theta) * len(problem.output_times) ** 2)
     if store is not None:
         where = Where(threads=threads, workers=workers, scheduler=scheduler, block_paths=block_paths)
         run_campaign(problem, theta, count, seed, store=store, resume=resume, add_times=add_times, purpose=purpose,

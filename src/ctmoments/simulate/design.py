@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
-from ctmoments.data import attr_value
+from ctmoments.data import attr_value, require_memory
 from ctmoments.errors import ThetaError, nearest
 from ctmoments.model.problem import Problem
 from ctmoments.model.space import Space
@@ -45,6 +45,7 @@ def sample_design(
     space = problem.space if isinstance(problem, Problem) else problem
     if isinstance(points, bool) or not isinstance(points, int | np.integer) or points < 1:
         raise ThetaError(f"`points` must be a whole number of at least 1, got {points!r}.")
+    require_memory("This design", 48.0 * points * len(space.parameters))
     if kind not in KINDS:
         raise ThetaError(f"`kind` must be one of {', '.join(KINDS)}, got {kind!r}. {nearest(str(kind), KINDS)}")
     record = {

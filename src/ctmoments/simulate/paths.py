@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from ctmoments.data import paths_array
+from ctmoments.data import paths_array, require_memory
 from ctmoments.errors import InputError, Status
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
@@ -69,6 +69,7 @@ def simulate_paths(
     count = whole_number("replicates", replicates, 1)
     first = whole_number("first_replicate", first_replicate, 0)
     limit = whole_number("max_events", max_events, 1, LARGEST_EVENTS)
+    require_memory("These paths", 8.0 * len(theta) * count * len(problem.output_times))
     prepared = prepare(problem, theta, seed, purpose, limit)
     points, length = theta.sizes["point"], prepared.network.outputs
     values = np.empty((points, count, length))
