@@ -5,15 +5,19 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import platform
 import subprocess
 import sys
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from helpers import child_environment
+from helpers import child_environment, fingerprint
 
-from ctmoments.simulate import engine
+import ctmoments as ctm
+from ctmoments.simulate import engine, lanes, sums
 from ctmoments.simulate.direct import DirectKernel
+from ctmoments.simulate.lanes import Lockstep
 from ctmoments.simulate.network import lower
 from ctmoments.simulate.sumkernel import emit_sums
 
@@ -123,8 +127,6 @@ def test_code_is_the_same_text_each_time():
 
 def test_kernels_need_no_library():
     """Nothing outside the module but LLVM's own intrinsics, none of which is a library call: CUDA has no libm."""
-    import ctmoments as ctm
-
     model = ctm.Model({"X": 3}, ["k"], ["0 -> X : exp(-X)*log(1 + X)^k", "X -> 0 : floor(X)*sqrt(X)*abs(X)"])
     problem = ctm.Problem(model, ctm.Space(k=(0, 2)), "X", [1.0])
     for width in (1, 2, 8):
@@ -132,3 +134,30 @@ def test_kernels_need_no_library():
         declared = {line.split("@")[1].split("(")[0].strip('"') for line in text.splitlines() if "declare" in line}
         allowed = ("llvm.fma.", "llvm.floor.", "llvm.ceil.", "llvm.sqrt.", "llvm.fabs.", "llvm.cttz.")
         assert declared and all(name.startswith(allowed) for name in declared), declared
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names of x86 processors")
+@pytest.mark.parametrize(("cpu", "width"), [("x86-64", 2), ("x86-64-v2", 2), ("x86-64-v3", 4)])
+def test_a_path_is_the_same_path_on_older_processors(monkeypatch, folder, cpu, width):
+    """SSE2 without fused multiply-add in hardware, SSE4, AVX2: the same bits as on this machine."""
+    model = ctm.Model({"X": 9, "Y": 3}, ["k"], ["0 -> X : k*exp(-X/9) + hill(Y, 4, 2.5)", "X -> Y : log(1 + X)^1.5*X",
+                                               "Y -> 0 : floor(Y/2)*sqrt(Y)"])  # fmt: skip
+    problem = ctm.Problem(model, ctm.Space(k=(0, 9)), ["X", "Y"], [0.5, 1.0, 4.0])
+
+    def hashes() -> tuple[str, str]:
+        paths = ctm.simulate_paths(problem, [[5.0], [8.0]], 300, seed=1, lockstep=Lockstep(width))
+        data = ctm.simulate_moments(problem, [[5.0], [8.0]], 300, seed=1, lockstep=Lockstep(width))
+        return fingerprint(paths.values), fingerprint(data["mean"].values, data["cov"].values, data["cov_se"].values)
+
+    here = hashes()
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(cpu=cpu, opt=2, reloc="default", codemodel="jitdefault", jit=True)
+    monkeypatch.setattr(engine, "_target", lambda: (machine, cpu))
+    _forget()
+    assert hashes() == here
+    _forget()
+
+
+def _forget() -> None:
+    for cached in (engine.compile_function, lanes._compiled, sums._kernel):
+        cached.cache_clear()
