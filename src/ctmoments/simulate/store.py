@@ -91,6 +91,7 @@ class Store:
         # a reader, too, may have to roll back what a killed writer left: not mode=ro
         uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if write else 'rw'}"
         connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
+        connection.text_factory = lambda data: data.decode(errors="replace")  # damage is for checksums to find
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA trusted_schema = OFF")
         return connection
