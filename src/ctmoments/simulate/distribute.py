@@ -29,12 +29,11 @@ except ImportError as error:  # the extra is not there
     raise InputError(f"`workers` and `scheduler` need dask: pip install 'ctmoments[cluster]' ({error}).") from None
 
 SECONDS = (1.0, 5.0)  # what a task may last
-MOST_TASKS = 256  # in the scheduler at a time; about 16 KiB each there
-AHEAD = 2  # tasks for each thread of a worker: one runs, one waits
+MOST_TASKS = 400  # in the scheduler at a time; about 16 KiB each there
 ATTEMPTS = 4  # a task that took this many workers with it is given up
 STRAGGLER = 4.0  # times as long as the longest task so far, while others idle
 WAIT = 0.5
-CLIENT = {"set_as_default": False, "direct_to_workers": True}  # blocks do not pass through the scheduler
+CLIENT: dict[str, Any] = {"set_as_default": False, "direct_to_workers": True, "timeout": 30}
 
 _JOBS: dict[str, tuple[Job, str, str]] = {}  # on a worker: key -> job, version, arithmetic
 
@@ -102,7 +101,7 @@ def connect(stack: ExitStack, workers: int | None, scheduler: str | None) -> Cli
         cluster = local_cluster(workers or 1)
         return stack.enter_context(Client(stack.enter_context(cluster), **CLIENT))
     try:
-        return stack.enter_context(Client(scheduler, timeout=30, **CLIENT))
+        return stack.enter_context(Client(scheduler, **CLIENT))
     except (OSError, ValueError) as error:
         raise InputError(f"`scheduler` must be the address of a dask scheduler, got {scheduler!r}: {error}.") from None
 
@@ -110,8 +109,8 @@ def connect(stack: ExitStack, workers: int | None, scheduler: str | None) -> Cli
 def local_cluster(workers: int, processes: bool = True) -> LocalCluster:
     """Workers on this machine. Everything listens on loopback only: `dashboard_address=None` would open 0.0.0.0."""
     return LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=processes, host="127.0.0.1", silence_logs=logging.CRITICAL,
-        dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0",
+        n_workers=workers, threads_per_worker=1, processes=processes, host="127.0.0.1", protocol="tcp",
+        dashboard_address="127.0.0.1:0", worker_dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
     )  # fmt: skip
 
 
@@ -129,30 +128,40 @@ class _Drive:
         self._attempts: dict[Task, int] = {}
         self._done: queue.SimpleQueue[tuple[Task, Any]] = queue.SimpleQueue()
         self._longest = SECONDS[1]
-        self._room, self._asked = AHEAD, 0.0
+        self._room, self._asked = 1, 0.0
 
     def results(self) -> Iterator[Finished]:
-        more = True
-        while more or self._running:
-            while more and len(self._running) < self._limit():
-                task = next(self._tasks, None)
-                more = task is not None
-                if task is not None:
-                    self._submit(task)
+        more = self._fill()
+        while self._running:
             try:
                 task, future = self._done.get(timeout=WAIT)
             except queue.Empty:
+                more = more and self._fill()
                 if not more:
                     self._second_starts()
                 continue
             result = self._take(task, future)
+            more = more and self._fill()  # before the block is written: a worker waits
             if result is not None:
                 yield result
+
+    def _fill(self) -> bool:
+        """Give every thread of every worker one task; whether there may be more tasks.
+
+        One, not more: what a worker has finished is fetched before it gets the next, so that a worker that dies takes
+        one block with it. The gap is a few hundredths of a second for a task that lasts seconds.
+        """
+        while len(self._running) < self._limit():
+            task = next(self._tasks, None)
+            if task is None:
+                return False
+            self._submit(task)
+        return True
 
     def _limit(self) -> int:
         """Tasks in flight: workers may come and go, so they are counted again every second."""
         if time.monotonic() - self._asked > 1:
-            self._room = min(max(AHEAD * _threads(self._client), AHEAD), MOST_TASKS)
+            self._room = min(max(_threads(self._client), 1), MOST_TASKS)
             self._asked = time.monotonic()
         return self._room
 
@@ -185,13 +194,13 @@ class _Drive:
 
     def _judge(self, task: Task, error: BaseException | None) -> None:
         """Raise what would happen again anywhere; let pass what another worker may do better."""
-        if isinstance(error, JobMissing):
-            self._client.register_plugin(JobPlugin(self._key, self._job))
-        elif isinstance(error, CtmomentsError):
+        if isinstance(error, CtmomentsError):
             raise error
-        elif self._attempts[task] >= ATTEMPTS:
+        if self._attempts[task] >= ATTEMPTS:
             what = "took its workers with it" if isinstance(error, KilledWorker) else f"failed: {error!r}"
             raise SimulationError(f"{task} {what}, {ATTEMPTS} times. What is done stays in the store.") from error
+        if isinstance(error, JobMissing):
+            self._client.register_plugin(JobPlugin(self._key, self._job))
 
     def _second_starts(self) -> None:
         """Nothing waits any more, so a worker is free: start what takes far too long once more."""

@@ -167,7 +167,9 @@ class Store:
         """Let SQLite look at its own structure."""
         answer = self._rows("PRAGMA integrity_check(1)")[0][0]
         if answer != "ok":
-            raise FileError(f"{self.path}: {answer}. It is damaged: restore a copy, or delete it and run again.")
+            raise FileError(
+                f"{self.path}: {answer.splitlines()[-1]}. It is damaged: restore a copy, or delete it and run again."
+            )
 
     # ---- writing: inside `transaction`
 
