@@ -23,11 +23,13 @@ from ctmoments.predict.combine import Average, Exponential, Scaled
 from ctmoments.predict.covariance import FactorCovariance, MatrixCovariance
 from ctmoments.predict.evaluator import Covariance, pack, unpack
 from ctmoments.predict.moment_map import MomentMap
+from ctmoments.predict.network import Network, SizedFactor
 
 FORMAT = "ctmoments map"
 VERSION = 1
 KINDS: dict[str, type] = {
-    kind.kind: kind for kind in (Chebyshev, Exponential, Scaled, Average, MatrixCovariance, FactorCovariance)
+    kind.kind: kind
+    for kind in (Chebyshev, Exponential, Scaled, Average, MatrixCovariance, FactorCovariance, Network, SizedFactor)
 }
 
 

@@ -41,6 +41,8 @@ class Purpose(IntEnum):
     COVARIANCE_PATHS = 14
     INFERENCE = 15
     REPLAY = 16
+    COVARIANCE_VALIDATION_DESIGN = 17
+    COVARIANCE_VALIDATION_PATHS = 18
 
 
 def check_seed(seed: int) -> int:
