@@ -101,6 +101,9 @@ def test_settings_of_one_function():
     sir, theta = ctm.load_problem("sir"), [0.5, 0.002]
     with pytest.raises(InputError, match="`first_replicate` must be a whole number from 0"):
         ctm.simulate_paths(sir, theta, 3, first_replicate=-1)
+    for block_paths in (0, 2.5, "all"):
+        with pytest.raises(InputError, match="`block_paths` must be a whole number from 1"):
+            ctm.simulate_moments(sir, theta, 3, block_paths=block_paths)
     with pytest.raises(InputError, match="`device` must be 'cpu' or 'cuda', got 'tpu'"):
         ctm.simulate_moments(sir, theta, 3, device="tpu")
     with pytest.warns(UserWarning, match="stays on the CPU"):

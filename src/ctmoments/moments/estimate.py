@@ -92,6 +92,7 @@ def simulate_moments(
     theta = as_theta(problem, theta, strict=True)
     count = whole_number("replicates", replicates, 1)
     limit = whole_number("max_events", max_events, 1, LARGEST_EVENTS)
+    block_paths = None if block_paths is None else whole_number("block_paths", block_paths, 1)
     # covariance and its error, and three triangles of sums
     require_memory("The moments of these points", 28.0 * len(theta) * len(problem.output_times) ** 2)
     if store is not None:
