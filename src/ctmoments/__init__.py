@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ctmoments.evaluate.figures import plot_moments
+    from ctmoments.learn.maps import fit_map, learn_map
+    from ctmoments.learn.spectral import Spectral
     from ctmoments.model.library import list_problems, load_model, load_problem
     from ctmoments.model.model import Model
     from ctmoments.model.problem import Problem
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from ctmoments.moments.estimate import simulate_moments
     from ctmoments.moments.exact import exact_moments
     from ctmoments.moments.exact_distribution import exact_distribution
+    from ctmoments.moments.metrics import score_map
     from ctmoments.moments.noise import approximate_moments
+    from ctmoments.moments.whiten import whiten
     from ctmoments.predict.mapfile import load_map
     from ctmoments.predict.moment_map import MomentMap
     from ctmoments.simulate.design import sample_design
@@ -37,10 +41,13 @@ _HOME = {
     "MomentMap": "predict.moment_map",
     "Problem": "model.problem",
     "Space": "model.space",
+    "Spectral": "learn.spectral",
     "approximate_moments": "moments.noise",
     "as_theta": "model.theta",
     "exact_distribution": "moments.exact_distribution",
     "exact_moments": "moments.exact",
+    "fit_map": "learn.maps",
+    "learn_map": "learn.maps",
     "list_problems": "model.library",
     "load_map": "predict.mapfile",
     "load_model": "model.library",
@@ -48,8 +55,10 @@ _HOME = {
     "moment_equations": "moments.equations",
     "plot_moments": "evaluate.figures",
     "sample_design": "simulate.design",
+    "score_map": "moments.metrics",
     "simulate_moments": "moments.estimate",
     "simulate_paths": "simulate.paths",
+    "whiten": "moments.whiten",
 }
 
 __all__ = [
@@ -60,10 +69,13 @@ __all__ = [
     "MomentMap",
     "Problem",
     "Space",
+    "Spectral",
     "approximate_moments",
     "as_theta",
     "exact_distribution",
     "exact_moments",
+    "fit_map",
+    "learn_map",
     "list_problems",
     "load_map",
     "load_model",
@@ -71,8 +83,10 @@ __all__ = [
     "moment_equations",
     "plot_moments",
     "sample_design",
+    "score_map",
     "simulate_moments",
     "simulate_paths",
+    "whiten",
 ]
 
 

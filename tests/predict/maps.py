@@ -30,7 +30,10 @@ def sir_map(form: str = "matrix", highest: int = 4) -> MomentMap:
     size = Exponential(inner=expansion(1, seed=1, offset=3.0))
     i, j = np.tril_indices(outputs)
     triangle = expansion(len(i), highest, 2, 0.5 ** np.abs(i - j), log_se=expansion(len(i), 2, 5, -5.0))
-    if form == "matrix":
+    if form == "relative":
+        base = expansion(len(i), 3, 6, 1.0 * (i == j) + 0.3 * (i != j))
+        cov = MatrixCovariance(inner=expansion(len(i), highest, 2, 1.0 * (i == j)), size=size, base=base, floor=0.02)
+    elif form == "matrix":
         cov = MatrixCovariance(inner=triangle, size=Exponential(inner=expansion(outputs, seed=4, offset=2.0)))
     else:
         cov = FactorCovariance(inner=triangle, base=expansion(len(i), 3, 6, 1.0 * (i == j)))

@@ -23,7 +23,7 @@ from ctmoments.predict.covariance import (
 )
 from ctmoments.predict.moment_map import MomentMap
 
-FORMS = ("matrix", "factor")
+FORMS = ("matrix", "relative", "factor")
 
 
 def inside(count: int, seed: int = 0) -> np.ndarray:
@@ -104,8 +104,9 @@ def test_flooring_is_rare_local_and_positive_definite():
     factor, fine = cholesky_columns(matrices)
     assert fine.tolist() == [True, False]
     np.testing.assert_allclose(factor[0], np.linalg.cholesky(good))
-    floored = floor_eigenvalues(matrices)
-    np.testing.assert_allclose(floored[0], good, atol=1e-14)
+    floored, raised = floor_eigenvalues(matrices)
+    assert raised.tolist() == [False, True]
+    np.testing.assert_array_equal(floored[0], good)
     values = np.linalg.eigvalsh(floored[1])
     assert values[0] > FLOOR and cholesky_columns(floored)[1].all()
     np.testing.assert_allclose(values[1:], [1.0, 3.0])

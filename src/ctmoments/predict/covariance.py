@@ -2,8 +2,9 @@
 
 In: regressors of lower triangles, row by row. Out: matrices (point, outputs, outputs) and their factors.
 
-- `MatrixCovariance`: C = D R D with R regressed entry by entry and D a diagonal of sizes. Linear, hence unbiased; where
-  an eigenvalue of R falls below `FLOOR` of the largest, it is raised to that. `floored` says where.
+- `MatrixCovariance`: C = D B R Bᵀ D with R regressed entry by entry, D a diagonal of sizes, B a smooth lower triangle
+  that makes R nearly the identity. Linear in R, hence unbiased; where an eigenvalue of R falls below a floor it is
+  raised to that. `floored` says where.
 - `FactorCovariance`: C = L Lᵀ with L = base * T and T regressed: valid by construction.
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 from ctmoments.errors import InputError
 from ctmoments.predict.evaluator import Evaluator, triangle_outputs
 
-FLOOR = 1e-9  # of the largest eigenvalue: a Cholesky factorisation in doubles still succeeds up to 1,000 outputs
+FLOOR = 1e-9  # of the mean eigenvalue: a Cholesky factorisation in doubles still succeeds up to 1,000 outputs
 
 
 def lower(triangle: np.ndarray) -> np.ndarray:
@@ -38,31 +39,36 @@ def symmetric(triangle: np.ndarray) -> np.ndarray:
     return triangle[:, place.ravel()].reshape(len(triangle), count, count, *triangle.shape[2:])
 
 
-def cholesky_columns(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lower factors and whether every pivot was safely positive, for all points at once.
+def cholesky_columns(matrices: np.ndarray, floor: float = FLOOR) -> tuple[np.ndarray, np.ndarray]:
+    """Lower factors, and whether every pivot passed `floor` of the mean diagonal, for all points at once.
 
     numpy.linalg.cholesky gives up on a whole stack where one matrix fails; this one says which.
     """
     count = matrices.shape[1]
     work = np.ascontiguousarray(np.moveaxis(matrices, 0, -1))  # points run fastest
     factor = np.zeros_like(work)
-    largest = work[np.arange(count), np.arange(count)].max(axis=0)
-    good = largest > 0
+    least = floor * work[np.arange(count), np.arange(count)].mean(axis=0)
+    good = least > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         for j in range(count):
             column = work[j:, j]
             if j:
                 column = column - np.einsum("ikn,kn->in", factor[j:, :j], factor[j, :j])
-            good &= column[0] > FLOOR * largest
+            good &= column[0] > least
             factor[j:, j] = column / np.sqrt(column[0])
     return np.moveaxis(factor, -1, 0), good
 
 
-def floor_eigenvalues(matrices: np.ndarray) -> np.ndarray:
-    """The nearest symmetric matrices whose eigenvalues are at least `FLOOR` of their largest."""
+def floor_eigenvalues(matrices: np.ndarray, floor: float = FLOOR) -> tuple[np.ndarray, np.ndarray]:
+    """Symmetric matrices with eigenvalues of at least `floor` of their mean size, and which ones were raised."""
     values, vectors = np.linalg.eigh(matrices)
-    least = FLOOR * matrices.shape[1] * np.maximum(values[:, -1:], np.finfo(float).tiny ** 0.5)
-    return (vectors * np.maximum(values, least)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    tiny = np.finfo(float).tiny ** 0.5
+    least = np.maximum(floor * np.abs(values).mean(axis=1, keepdims=True), tiny)
+    raised = values[:, 0] < least[:, 0]
+    matrices = np.array(matrices)
+    high = np.maximum(values[raised], least[raised])
+    matrices[raised] = (vectors[raised] * high[:, None, :]) @ np.swapaxes(vectors[raised], 1, 2)
+    return matrices, raised
 
 
 def factor_of(matrices: np.ndarray) -> np.ndarray:
@@ -80,58 +86,81 @@ def factor_of(matrices: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatrixCovariance:
-    """size_i size_j R_ij, R regressed as a lower triangle; eigenvalues of R are floored where they must be."""
+    """size_i size_j (B R Bᵀ)_ij: R regressed as a lower triangle, B the lower triangle `base` (the identity if None).
+
+    Eigenvalues of R below `floor` of their mean size are raised to it.
+    """
 
     kind: ClassVar[str] = "matrix-covariance"
 
     inner: Evaluator
     size: Evaluator
+    base: Evaluator | None = None
+    floor: float = FLOOR
 
     def __post_init__(self):
         if self.size.outputs not in (1, triangle_outputs(self.inner.outputs)):
             raise InputError(f"`size` must have 1 or {self.outputs} outputs, got {self.size.outputs}.")
+        if self.base is not None and self.base.outputs != self.inner.outputs:
+            raise InputError(f"`base` must have {self.inner.outputs} outputs, got {self.base.outputs}.")
+        if not FLOOR <= self.floor < 1:
+            raise InputError(f"`floor` must lie in [{FLOOR}, 1), got {self.floor!r}.")
 
     @property
     def outputs(self) -> int:
         return triangle_outputs(self.inner.outputs)
 
-    def _sizes(self, unit: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(self.size.values(unit), (len(unit), self.outputs))
+    def _frame(self, unit: np.ndarray) -> np.ndarray:
+        """diag(size) B: lower triangular (point, outputs, outputs)."""
+        sizes = np.broadcast_to(self.size.values(unit), (len(unit), self.outputs))[:, :, None]
+        base = np.eye(self.outputs) if self.base is None else lower(self.base.values(unit))
+        return sizes * base
 
-    def _scaled(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """R where it is valid, floored where not; and where it was valid."""
-        triangle = self.inner.values(unit)
-        matrices = symmetric(triangle)
-        _, good = cholesky_columns(matrices)
-        if not good.all():
-            matrices[~good] = floor_eigenvalues(matrices[~good])
-        return matrices, good
+    def _floored(self, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """R where it is valid, floored where not; and which were raised."""
+        matrices = symmetric(self.inner.values(unit))
+        raised = ~_surely_above(matrices, self.floor)
+        if raised.any():
+            matrices[raised], raised[raised] = floor_eigenvalues(matrices[raised], self.floor)
+        return matrices, raised
 
     def floored(self, unit: np.ndarray) -> np.ndarray:
         """Whether an eigenvalue had to be raised: bool (point,)."""
-        return ~cholesky_columns(symmetric(self.inner.values(unit)))[1]
+        return self._floored(unit)[1]
 
     def values(self, unit: np.ndarray) -> np.ndarray:
-        matrices, _ = self._scaled(unit)
-        sizes = self._sizes(unit)
-        matrices *= sizes[:, :, None]
-        matrices *= sizes[:, None, :]
-        return matrices
+        matrices, frame = self._floored(unit)[0], self._frame(unit)
+        matrices = frame @ matrices @ np.swapaxes(frame, 1, 2)
+        return (matrices + np.swapaxes(matrices, 1, 2)) / 2
 
     def factor(self, unit: np.ndarray) -> np.ndarray:
-        return factor_of(self._scaled(unit)[0]) * self._sizes(unit)[:, :, None]
+        return self._frame(unit) @ factor_of(self._floored(unit)[0])
 
     def se(self, unit: np.ndarray) -> np.ndarray:
-        sizes = self._sizes(unit)
-        return symmetric(self.inner.se(unit)) * sizes[:, :, None] * sizes[:, None, :]
+        """Entries of R taken as independent."""
+        squares = self._frame(unit) ** 2
+        return np.sqrt(squares @ symmetric(self.inner.se(unit) ** 2) @ np.swapaxes(squares, 1, 2))
 
     def gradient(self, unit: np.ndarray) -> np.ndarray:
         """Of the regressed matrix: where it is floored the gradient is that without the floor."""
-        sizes = self._sizes(unit)
-        slopes = np.broadcast_to(self.size.gradient(unit), (*sizes.shape, unit.shape[1]))
-        inner = symmetric(self.inner.values(unit))[..., None]
-        both = slopes[:, :, None] * sizes[:, None, :, None] + sizes[:, :, None, None] * slopes[:, None, :]
-        return symmetric(self.inner.gradient(unit)) * (sizes[:, :, None] * sizes[:, None, :])[..., None] + both * inner
+        frame, inner = self._frame(unit), symmetric(self.inner.values(unit))
+        sizes = np.broadcast_to(self.size.values(unit), (len(unit), self.outputs))
+        growth = np.broadcast_to(self.size.gradient(unit), (*sizes.shape, unit.shape[1])) / sizes[..., None]
+        slope = growth[:, :, None] * frame[..., None]
+        if self.base is not None:
+            slope = slope + sizes[:, :, None, None] * lower(self.base.gradient(unit))
+        half = np.einsum("niap,nab,njb->nijp", slope, inner, frame, optimize=True)
+        middle = np.einsum("nia,nabp,njb->nijp", frame, symmetric(self.inner.gradient(unit)), frame, optimize=True)
+        return half + np.swapaxes(half, 1, 2) + middle
+
+
+def _surely_above(matrices: np.ndarray, floor: float) -> np.ndarray:
+    """Whether all eigenvalues pass `floor` of their mean size: a Cholesky factorisation of what remains succeeds."""
+    count = matrices.shape[1]
+    shifted = matrices.copy()
+    diagonal = np.arange(count)
+    shifted[:, diagonal, diagonal] -= floor * matrices[:, diagonal, diagonal].mean(axis=1)[:, None]
+    return cholesky_columns(shifted)[1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
