@@ -237,8 +237,8 @@ def check_sir(picked):
 
 
 class TestSir:
-    def test_two_values_of_the_table(self):
-        check_sir(np.array([2, 500]))
+    def test_twelve_values_of_the_table(self):
+        check_sir(np.arange(0, 1000, 84))
 
     @pytest.mark.slow
     def test_a_hundred_values_of_the_table(self):
