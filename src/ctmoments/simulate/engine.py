@@ -12,14 +12,37 @@ import hashlib
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
+from typing import Any, TypeVar
 
 import llvmlite
 import llvmlite.binding as llvm
 
 CHECKSUM = 32  # bytes of SHA-256 in front of a kept object
+
+
+_BUILDING = threading.RLock()  # llvmlite's IR builder fills module-wide tables and is not safe with threads
+Made = TypeVar("Made")
+
+
+def built_once(maxsize: int) -> Callable[[Callable[..., Made]], Callable[..., Made]]:
+    """A cache for what emits or compiles code: one thread at a time, each thing once."""
+
+    def decorate(make: Callable[..., Made]) -> Callable[..., Made]:
+        kept = lru_cache(maxsize)(make)
+
+        @wraps(make)
+        def locked(*arguments: Any) -> Made:
+            with _BUILDING:
+                return kept(*arguments)
+
+        locked.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
+        return locked
+
+    return decorate
 
 
 @lru_cache(maxsize=1)
@@ -68,7 +91,7 @@ def cache_folder() -> Path | None:
     return folder
 
 
-@lru_cache(maxsize=256)
+@built_once(maxsize=256)
 def compile_function(text: str, name: str) -> Callable[[int], int]:
     """The function `name(pointer) -> int64` of a module. It releases the GIL while it runs."""
     machine, about = _target()

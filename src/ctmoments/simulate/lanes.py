@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from ctmoments.errors import InputError
 from ctmoments.model.problem import Problem
 from ctmoments.simulate.context import CLOCK_LIMIT, Cell, padded
 from ctmoments.simulate.direct import DirectKernel
-from ctmoments.simulate.engine import compile_function, vector_width
+from ctmoments.simulate.engine import built_once, compile_function, vector_width
 from ctmoments.simulate.graph import build_graph
 from ctmoments.simulate.network import MAX_EVENTS, Network, check_reach, column_values, lower, start_values, watched
 from ctmoments.simulate.pathkernel import PathKernel
@@ -132,7 +131,7 @@ class _Compiled:
     tables: np.ndarray
 
 
-@lru_cache(maxsize=64)
+@built_once(maxsize=64)
 def _compiled(network: Network, width: int, groups: int) -> _Compiled:
     if network.sparse:
         graph = build_graph(network)

@@ -9,13 +9,12 @@ Arrays are int64, or Python integers where int64 could overflow.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import lru_cache
 
 import numpy as np
 
 from ctmoments.errors import Status
 from ctmoments.simulate.context import padded
-from ctmoments.simulate.engine import compile_function, vector_width
+from ctmoments.simulate.engine import built_once, compile_function, vector_width
 from ctmoments.simulate.sumkernel import LARGEST_DEVIATION, LEAF, RANGE, SPLIT, WIDEST, SumCell, emit_sums, scratch_rows
 
 SAFE = 2.0**62  # int64 arithmetic stays exact below
@@ -94,7 +93,7 @@ class Ranges:
         return int(self.count.sum())
 
 
-@lru_cache(maxsize=32)
+@built_once(maxsize=32)
 def _kernel(width: int, length: int):
     return compile_function(emit_sums(width, length), "add_up")
 
