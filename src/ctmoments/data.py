@@ -18,6 +18,7 @@ import xarray as xr
 from ctmoments.errors import SizeError, Status
 
 if TYPE_CHECKING:
+    from ctmoments.model.callable import CallableProblem
     from ctmoments.model.problem import Problem
 
 xr.DataArray(0.0)  # where dask is installed xarray imports it with its first array: 0.2 s, better here than there
@@ -102,7 +103,7 @@ def variable(name: str, values: Any) -> tuple[tuple[str, ...], np.ndarray, dict[
     return entry.dims, np.asarray(values, entry.dtype), {"unit": entry.unit, "long_name": entry.meaning}
 
 
-def output_coords(problem: Problem, dim: str) -> dict[str, tuple[str, Any]]:
+def output_coords(problem: Problem | CallableProblem, dim: str) -> dict[str, tuple[str, Any]]:
     """The coordinates component and time of the dimension `output` (or `output_`)."""
     suffix = dim.removeprefix("output")
     return {
@@ -111,7 +112,7 @@ def output_coords(problem: Problem, dim: str) -> dict[str, tuple[str, Any]]:
     }
 
 
-def dataset_attrs(problem: Problem, source: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+def dataset_attrs(problem: Problem | CallableProblem, source: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     """The attrs of every dataset: source, problem, version, and what the maker adds."""
     from ctmoments import __version__
 
@@ -144,7 +145,7 @@ def require_memory(what: str, size: float) -> None:
 
 
 def moments_dataset(
-    problem: Problem,
+    problem: Problem | CallableProblem,
     theta: xr.DataArray,
     mean: np.ndarray,
     cov: np.ndarray,
@@ -178,7 +179,7 @@ def moments_dataset(
 
 
 def paths_array(
-    problem: Problem,
+    problem: Problem | CallableProblem,
     theta: xr.DataArray,
     values: np.ndarray,
     status: np.ndarray,

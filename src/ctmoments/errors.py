@@ -56,6 +56,7 @@ class Status(IntEnum):
     OUT_OF_RANGE = 3
     CLOCK_STUCK = 4
     EVENT_LIMIT = 5
+    CALL_FAILED = 6
 
     @property
     def text(self) -> str:
@@ -75,6 +76,9 @@ _STATUS_TEXT = {
     ),
     Status.CLOCK_STUCK: "events follow so fast that the clock cannot resolve them; rescale time or rates",
     Status.EVENT_LIMIT: "more events than `max_events`; raise it, or shorten the times",
+    Status.CALL_FAILED: (
+        "the Python simulator raised an error, or gave a wrong shape or a value that is not finite; see the traceback"
+    ),
 }
 
 

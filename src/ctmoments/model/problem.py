@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 import xarray as xr
 
 from ctmoments.errors import FileError, ModelError, ThetaError, nearest
+from ctmoments.model.callable import CallableProblem, callable_problem
 from ctmoments.model.checks import check_text, is_number
 from ctmoments.model.component import Component, parse_component
 from ctmoments.model.expressions import evaluate
@@ -121,6 +122,29 @@ class Problem:
                 )
             states[:, column] = np.round(amounts)
         return states
+
+    @staticmethod
+    def from_callable(
+        simulate: Callable[..., Any],
+        space: Space,
+        outputs: Sequence[str | tuple[str, float]] | Mapping[str, Iterable[float]],
+        *,
+        vectorised: bool = False,
+        name: str = "",
+    ) -> CallableProblem:
+        """A problem whose paths come from a simulator of your own.
+
+        `simulate(theta, rng) -> (output,)` gives one path: `theta` is a dict, `rng` a NumPy generator at the path's own
+        address. With `vectorised`, `simulate(theta, seeds) -> (n, output)` gives a path for each row of `theta` (n, p)
+        and each of `seeds` uint64 (n,); a row may depend on its own theta and seed only. `outputs` are names, pairs
+        (name, time), or name -> times; an output without a time stands at 0. A path that raises, or has another shape,
+        or values that are not finite, counts as failed at its point.
+
+        >>> problem = Problem.from_callable(lambda theta, rng: [rng.poisson(theta["k"])], Space(k=(1, 9)), ["X"])
+        >>> problem.output_components
+        ('X',)
+        """
+        return callable_problem(simulate, space, outputs, vectorised, name)
 
     def to_toml(self) -> str:
         """The problem file. `load_problem` reads it back to an equal problem."""

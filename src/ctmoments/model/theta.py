@@ -13,11 +13,12 @@ import numpy as np
 import xarray as xr
 
 from ctmoments.errors import ThetaError, nearest
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.problem import Problem
 from ctmoments.model.space import Integer, Space
 
 
-def as_theta(problem: Problem | Space, theta: Any, *, strict: bool = False) -> xr.DataArray:
+def as_theta(problem: Problem | CallableProblem | Space, theta: Any, *, strict: bool = False) -> xr.DataArray:
     """Parameter values as (point, parameter) in the order of the space.
 
     `strict` refuses values outside the box; else they pass, and those who use them flag them.
@@ -26,7 +27,7 @@ def as_theta(problem: Problem | Space, theta: Any, *, strict: bool = False) -> x
     >>> as_theta(space, {"beta": [1, 2], "alpha": 0.5}).values.tolist()
     [[0.5, 1.0], [0.5, 2.0]]
     """
-    space = problem.space if isinstance(problem, Problem) else problem
+    space = problem if isinstance(problem, Space) else problem.space
     values, points, attrs = _read(space, theta)
     if not len(values):
         raise ThetaError("`theta` must hold at least one point, got none.")

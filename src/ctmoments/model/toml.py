@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from ctmoments.errors import FileError, ModelError
+from ctmoments.model.callable import CallableProblem, callable_from_tables
 from ctmoments.model.checks import check_keys, check_mapping, check_number, is_number
 from ctmoments.model.expressions import Number
 from ctmoments.model.model import Model
@@ -44,6 +45,9 @@ def problem_from_toml(text: str, where: str = "problem") -> Problem:
 def problem_from_tables(tables: Mapping[str, Any], where: str = "problem") -> Problem:
     """A problem from the tables of its file: name, description, source, [model], [space], [observe], nothing else."""
     try:
+        if "callable" in tables:
+            _check_present(tables, ("callable", "space"), "top level")
+            return callable_from_tables(tables, _space(tables["space"]))  # pyright: ignore[reportReturnType]
         check_keys(tables, PROBLEM_KEYS, "top level")
         _check_present(tables, ("model", "space", "observe"), "top level")
         observe = check_mapping(tables["observe"], "[observe]")
@@ -124,6 +128,14 @@ def problem_to_toml(problem: Problem) -> str:
     lines += [f"{name} = {_space_text(entry)}" for name, entry in problem.space.entries.items()]
     lines += ["", "[observe]", f"outputs = {_value(list(problem.observe))}", f"times = {_times_text(problem.times)}"]
     return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def callable_to_toml(problem: CallableProblem) -> str:
+    """The text of a problem whose simulator is a Python callable: all but the callable."""
+    lines = [f"name = {_value(problem.name)}", "", "[callable]", f"outputs = {_value(list(problem.output_names))}"]
+    lines += [f"times = {_value(list(problem.output_at))}", f"vectorised = {_value(problem.vectorised)}"]
+    lines += ["", "[space]", *(f"{name} = {_space_text(entry)}" for name, entry in problem.space.entries.items())]
+    return "\n".join(lines) + "\n"
 
 
 def _model_lines(model: Model, space: tuple[str, ...]) -> list[str]:

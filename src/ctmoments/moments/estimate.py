@@ -22,10 +22,12 @@ import xarray as xr
 
 from ctmoments.data import moments_dataset, require_memory
 from ctmoments.errors import InputError, SimulationError, Status
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
 from ctmoments.progress import progress_bar
-from ctmoments.simulate.blocks import Region, Totals, block_sums
+from ctmoments.simulate.blocks import Region, Task, Totals, block_sums
+from ctmoments.simulate.callables import RealRegion, RealSums, call_block, fold
 from ctmoments.simulate.campaign import Where, run_campaign, stored_design, stored_problem
 from ctmoments.simulate.lanes import (
     Lockstep,
@@ -40,6 +42,7 @@ from ctmoments.simulate.lanes import (
 from ctmoments.simulate.merge import merged, require_complete
 from ctmoments.simulate.network import LARGEST_EVENTS, MAX_EVENTS, lower, output_scale
 from ctmoments.simulate.paths import whole_number
+from ctmoments.simulate.status import first_failure
 from ctmoments.simulate.store import Store
 from ctmoments.simulate.streams import Purpose
 from ctmoments.simulate.sumkernel import LEAF, RANGE
@@ -49,7 +52,7 @@ ON_FAILURE = ("nan", "drop", "raise")
 
 
 def simulate_moments(
-    problem: Problem,
+    problem: Problem | CallableProblem,
     theta: Any,
     replicates: int,
     seed: int = 0,
@@ -103,6 +106,8 @@ def simulate_moments(
     for name, value in (("resume", resume), ("add_times", add_times), ("workers", workers), ("scheduler", scheduler)):
         if value:
             raise InputError(f"`{name}` needs a `store`, got {value!r} without one.")
+    if isinstance(problem, CallableProblem):
+        return _from_callable(problem, theta, count, seed, purpose, on_failure)
     prepared = prepare(problem, theta, seed, purpose, limit)
     points = theta.sizes["point"]
     threads = thread_count(threads)
@@ -123,25 +128,55 @@ def simulate_moments(
                                 on_failure=on_failure)  # fmt: skip
 
 
-def store_moments(store: str | Path, *, on_failure: str = "nan", problem: Problem | None = None) -> xr.Dataset:
+def _from_callable(
+    problem: CallableProblem, theta: xr.DataArray, count: int, seed: int, purpose: Purpose, on_failure: str
+) -> xr.Dataset:
+    """Moments of a Python callable, point by point, by the arithmetic of a store."""
+    rows, notes = len(theta), []
+
+    def regions():
+        for row in range(rows):
+            one = slice(row, row + 1)
+            labels = theta["point"].values[one]
+            pieces, statuses, note, _ = call_block(
+                problem, labels, theta.values[one], Task(0, 1, 0, count), seed, purpose
+            )
+            notes.append(note)
+            sums = fold([(Task(0, 1, 0, count), pieces)], 1, len(problem.output_names), count)
+            yield row, RealRegion(sums, statuses, 0)
+
+    data = moments_from_regions(problem, theta, count, regions(), seed=seed, purpose=purpose.name.lower(),
+                                on_failure=on_failure)  # fmt: skip
+    return _with_note(data, next(filter(None, notes), ""))
+
+
+def _with_note(data: xr.Dataset, note: str) -> xr.Dataset:
+    return data.assign_attrs(first_failure=note) if note else data
+
+
+def store_moments(
+    store: str | Path, *, on_failure: str = "nan", problem: Problem | CallableProblem | None = None
+) -> xr.Dataset:
     """The moments that a finished campaign store holds. Its problem is read from the store where none is given."""
     with closing(Store(store)) as held:
         design, count = stored_design(held), held.meta("replicates")
         edition, outputs, _ = held.editions()[-1]
-        require_complete(held, len(design), count, [block.task for block in held.blocks(edition)])
+        blocks = held.blocks(edition)
+        require_complete(held, len(design), count, [block.task for block in blocks])
         identity = held.meta("identity")
-        return moments_from_regions(
+        data = moments_from_regions(
             problem or stored_problem(held), design, count,
             merged(held, edition, outputs, len(design)), seed=identity["seed"], purpose=identity["purpose"],
             on_failure=on_failure,
         )  # fmt: skip
+        return _with_note(data, first_failure(held, blocks))
 
 
 def moments_from_regions(
-    problem: Problem,
+    problem: Problem | CallableProblem,
     theta: xr.DataArray,
     count: int,
-    regions: Iterable[tuple[int, Region]],
+    regions: Iterable[tuple[int, Region] | tuple[int, RealRegion]],
     *,
     seed: int,
     purpose: str,
@@ -152,7 +187,8 @@ def moments_from_regions(
     mean, mean_se = np.empty((2, points, length))
     cov, cov_se = np.empty((points, length, length)), np.empty((points, length, length))
     paths, statuses, events = np.empty(points, np.int64), np.empty((points, len(Status)), np.int64), 0
-    scale = output_scale(problem)
+    real = isinstance(problem, CallableProblem)
+    scale = np.ones(length) if real else output_scale(problem)
     for low, region in regions:
         rows = slice(low, low + len(region.statuses))
         mean[rows], cov[rows], mean_se[rows], cov_se[rows] = moments_from_sums(region.sums, scale)
@@ -171,7 +207,7 @@ def moments_from_regions(
         "events": events,
         "training_paths": points * count,
         "failed_paths": int(failures.sum()),
-        "kernel": "sparse" if lower(problem).sparse else "direct",
+        "kernel": "callable" if real else "sparse" if lower(problem).sparse else "direct",
         "cov_se_from": f"aligned ranges of {LEAF} replicates" if count >= 2 * LEAF else "Gaussian formula",
     }
     return moments_dataset(
@@ -194,15 +230,19 @@ def failure_text(theta: xr.DataArray, statuses: np.ndarray) -> str:
     )
 
 
-def moments_from_sums(sums: Sums, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def moments_from_sums(
+    sums: Sums | RealSums, scale: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Mean, covariance and their standard errors, NaN where there are too few paths; outputs times `scale`."""
     length = len(scale)
     i, j = np.tril_indices(length)
-    n = sums.paths[:, None]
+    n, k, pairs = sums.paths[:, None], sums.leaves[:, None], LEAF * (LEAF - 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = _ratio(sums.sum1, n)
-        triangle = _ratio(_centred(n, sums.sum2, sums.sum1[:, i], sums.sum1[:, j]), n * (n - 1))
-        k, pairs = sums.leaves[:, None], LEAF * (LEAF - 1)
+        if isinstance(sums, RealSums):
+            mean, triangle = np.where(n > 0, sums.mean, np.nan), sums.square / (n - 1)
+        else:
+            mean = _ratio(sums.sum1, n)
+            triangle = _ratio(_centred(n, sums.sum2, sums.sum1[:, i], sums.sum1[:, j]), n * (n - 1))
         leaf_variance = _ratio(_centred(k, sums.leaf2, sums.leaf1, sums.leaf1), k * (k - 1)) / pairs**2
     triangle = np.where(n > 1, triangle, np.nan)
     cov = _square(triangle, i, j, length)

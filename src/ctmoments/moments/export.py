@@ -12,6 +12,7 @@ from pathlib import Path
 import xarray as xr
 
 from ctmoments.errors import FileError, InputError
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.problem import Problem
 from ctmoments.moments.estimate import store_moments
 
@@ -21,7 +22,7 @@ def export_store(
     out: str | Path,
     *,
     on_failure: str = "nan",
-    problem: Problem | None = None,
+    problem: Problem | CallableProblem | None = None,
     overwrite: bool = False,
 ) -> xr.Dataset:
     """Write the moments of a finished store to `out` (.nc or .zarr), and return them."""

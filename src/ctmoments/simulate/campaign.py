@@ -7,7 +7,7 @@ define. Only the process that runs `run_campaign` writes; what simulates only re
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from ctmoments.errors import FileError, InputError
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.problem import Problem
 from ctmoments.model.toml import problem_from_toml
 from ctmoments.progress import progress_bar
@@ -28,7 +29,7 @@ from ctmoments.simulate.job import Finished, Job, run_task
 from ctmoments.simulate.lanes import prepare, run_blocks, thread_count
 from ctmoments.simulate.network import MAX_EVENTS
 from ctmoments.simulate.store import DamagedBlock, Store
-from ctmoments.simulate.streams import Purpose
+from ctmoments.simulate.streams import Purpose, check_seed
 
 BLOCK_BYTES = 2**22  # of sums in one block, before they are packed
 FIRST_PATHS = 2048  # a campaign's first tasks, until it is known how long a path takes
@@ -83,7 +84,7 @@ class TaskPace:
 
 
 def run_campaign(
-    problem: Problem,
+    problem: Problem | CallableProblem,
     theta: xr.DataArray,
     replicates: int,
     seed: int = 0,
@@ -102,7 +103,9 @@ def run_campaign(
     replicates if asked; `add_times` lets further output times in, for which every path is replayed.
     """
     where = where or Where()
-    prepare(problem, theta, seed, purpose, max_events)  # what does not fit is refused before there is a store
+    check_seed(seed)
+    if not isinstance(problem, CallableProblem):
+        prepare(problem, theta, seed, purpose, max_events)  # what does not fit is refused before there is a store
     path = Path(store)
     if path.exists() and not resume:
         raise FileError(f"{path} exists already; resume it, or name another store.")
@@ -127,7 +130,7 @@ def stored_design(held: Store) -> xr.DataArray:
     return xr.DataArray(theta, coords, ("point", "parameter"), name="theta", attrs=held.meta("design"))
 
 
-def stored_problem(held: Store) -> Problem:
+def stored_problem(held: Store) -> Problem | CallableProblem:
     """The problem of a store. That of a callable is only known to those who have the callable."""
     return problem_from_toml(held.meta("problem"), str(held.path))
 
@@ -138,7 +141,9 @@ def campaign_design(store: str | Path) -> xr.DataArray:
         return stored_design(held)
 
 
-def _create(held: Store, problem: Problem, theta: xr.DataArray, replicates: int, identity: dict[str, Any]) -> None:
+def _create(
+    held: Store, problem: Problem | CallableProblem, theta: xr.DataArray, replicates: int, identity: dict[str, Any]
+) -> None:
     from ctmoments import __version__
 
     with held.transaction():
@@ -150,14 +155,16 @@ def _create(held: Store, problem: Problem, theta: xr.DataArray, replicates: int,
         held.add_edition(problem.times, len(problem.output_times))
 
 
-def _record(held: Store, problem: Problem, theta: xr.DataArray, replicates: int, layers: int) -> None:
+def _record(held: Store, problem: Problem | CallableProblem, theta: xr.DataArray, replicates: int, layers: int) -> None:
     held.set_meta("problem", problem.to_toml())
     held.set_meta("replicates", replicates)
     held.set_meta("design", {key: value for key, value in theta.attrs.items() if key.startswith("design_")})
     held.set_meta("layers", layers)
 
 
-def _extend(held: Store, problem: Problem, theta: xr.DataArray, replicates: int, add_times: bool) -> None:
+def _extend(
+    held: Store, problem: Problem | CallableProblem, theta: xr.DataArray, replicates: int, add_times: bool
+) -> None:
     """Record what is asked beyond what the store was made for; refuse what it cannot become."""
     path = held.path
     labels, values = held.design(theta.sizes["parameter"])
@@ -212,16 +219,17 @@ def _complete(held: Store, job: Job, replicates: int, where: Where, progress: bo
     failed = 0
     if missing:
         with progress_bar("simulating", total, "paths", progress, done) as report:
-            for result in _execute(job, missing, where):
-                with held.transaction():
-                    held.add_block(edition, result.block, result.checksum)
-                done += result.block.task.paths
-                failed += result.block.failed
-                report(done, f"{failed:,} failed" if failed else "")
+            with closing(_execute(job, missing, where)) as results:
+                for result in results:
+                    with held.transaction():
+                        held.add_block(edition, result.block, result.checksum)
+                    done += result.block.task.paths
+                    failed += result.block.failed
+                    report(done, f"{failed:,} failed" if failed else "")
     settle_editions(held, rows)
 
 
-def _execute(job: Job, missing: list[Task], where: Where) -> Iterator[Finished]:
+def _execute(job: Job, missing: list[Task], where: Where) -> Generator[Finished]:
     """Blocks as they are finished, each task once."""
     outputs = len(job.problem.output_times)
     if where.workers is not None or where.scheduler is not None:
@@ -232,11 +240,16 @@ def _execute(job: Job, missing: list[Task], where: Where) -> Iterator[Finished]:
 
         yield from run_distributed(job, start, where.workers, where.scheduler)
         return
-    threads = thread_count(where.threads)
+    if isinstance(job.problem, CallableProblem):
+        threads = where.threads or 1  # a user's code may not be made for threads; `workers` are processes
+    else:
+        threads = thread_count(where.threads)
     tasks, learn = _paced(missing, outputs, threads, where, (0.1, 1.0))
-    for result in run_blocks(lambda task, switch: run_task(job, task, switch), tasks, threads, None, lambda done: None):
-        learn(result)
-        yield result
+    running = run_blocks(lambda task, switch: run_task(job, task, switch), tasks, threads, None, lambda done: None)
+    with closing(running) as results:  # ended at once, whoever is interrupted
+        for result in results:
+            learn(result)
+            yield result
 
 
 def _paced(

@@ -20,6 +20,7 @@ import xarray as xr
 
 from ctmoments.data import attr_value, require_memory
 from ctmoments.errors import ThetaError, nearest
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.problem import Problem
 from ctmoments.model.space import Space
 from ctmoments.model.theta import as_theta
@@ -27,7 +28,7 @@ from ctmoments.simulate.streams import Purpose, check_seed, generator
 
 
 def sample_design(
-    problem: Problem | Space,
+    problem: Problem | CallableProblem | Space,
     points: int,
     kind: str = "lhs",
     seed: int = 0,
@@ -42,7 +43,7 @@ def sample_design(
     >>> sorted((theta.sel(parameter="b").values - 10) // 2)
     [np.float64(0.0), np.float64(1.0), np.float64(2.0), np.float64(3.0), np.float64(4.0)]
     """
-    space = problem.space if isinstance(problem, Problem) else problem
+    space = problem if isinstance(problem, Space) else problem.space
     if isinstance(points, bool) or not isinstance(points, int | np.integer) or points < 1:
         raise ThetaError(f"`points` must be a whole number of at least 1, got {points!r}.")
     require_memory("This design", 48.0 * points * len(space.parameters))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ctmoments.errors import FileError
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.expressions import Call, Expression
 from ctmoments.model.problem import Problem
 from ctmoments.simulate.network import lower
@@ -23,9 +24,17 @@ PROBES = 4096
 PATHS = 1  # to be raised by any change that makes another path from the same address
 
 
-def identity_of(problem: Problem, seed: int, purpose: Purpose, max_events: int) -> dict[str, Any]:
+def identity_of(problem: Problem | CallableProblem, seed: int, purpose: Purpose, max_events: int) -> dict[str, Any]:
     """What numbers depend on, besides points, replicates and output times."""
     tables = tomllib.loads(problem.to_toml())
+    if isinstance(problem, CallableProblem):
+        return {
+            "callable": {"name": problem.name, **tables["callable"]},
+            "space": tables["space"],
+            "parameters": list(problem.space.parameters),
+            "seed": seed,
+            "purpose": purpose.name.lower(),
+        }
     model = {key: value for key, value in tables["model"].items() if key != "name"}
     return {
         "model": model,
@@ -40,12 +49,14 @@ def identity_of(problem: Problem, seed: int, purpose: Purpose, max_events: int) 
     }
 
 
-def arithmetic_class(problem: Problem) -> str:
+def arithmetic_class(problem: Problem | CallableProblem) -> str:
     """Where results may depend on the machine.
 
     Kernels compute the same everywhere. What depends on parameters alone is computed by NumPy before they start, and
     its exp, log and power may differ in the last bit from machine to machine: these are told apart by what they give.
     """
+    if isinstance(problem, CallableProblem):
+        return "the callable's own"
     outside = [*lower(problem).columns, *problem.model.species.values()]
     if not any(map(_uses_library, outside)):
         return "the same on every machine"

@@ -13,8 +13,10 @@ import numpy as np
 import xarray as xr
 
 from ctmoments.errors import Status
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.problem import Problem
-from ctmoments.simulate.blocks import Region, Task, region_sums
+from ctmoments.simulate.blocks import Task, region_sums
+from ctmoments.simulate.callables import call_block
 from ctmoments.simulate.encode import pack
 from ctmoments.simulate.lanes import Switch, prepare
 from ctmoments.simulate.store import StoredBlock
@@ -26,7 +28,7 @@ from ctmoments.simulate.sums import Sums
 class Job:
     """A campaign as its workers see it."""
 
-    problem: Problem
+    problem: Problem | CallableProblem
     labels: np.ndarray  # (rows,) the coordinate `point`: part of each path's address
     theta: np.ndarray  # (rows, parameters)
     seed: int
@@ -50,15 +52,23 @@ class Finished:
 
 def run_task(job: Job, task: Task, switch: Switch) -> Finished:
     """Simulate a task."""
+    if isinstance(job.problem, CallableProblem):
+        rows = slice(task.row_first, task.row_end)
+        pieces, statuses, note, seconds = call_block(
+            job.problem, job.labels[rows], job.theta[rows], task, job.seed, job.purpose
+        )
+        return finished(job, task, pack(pieces.arrays), statuses, 0, seconds, note)
     begin = time.perf_counter()
     prepared = prepare(job.problem, job.rows(task.row_first, task.row_end), job.seed, job.purpose, job.max_events)
     region = region_sums(prepared, task, switch)
-    return finished(job, task, region, time.perf_counter() - begin)
-
-
-def finished(job: Job, task: Task, region: Region, seconds: float, note: str = "") -> Finished:
-    """A region as the block that is stored."""
     sums = pack(getattr(region.sums, field.name) for field in fields(Sums))
-    failed = int(region.statuses[:, Status.ABSORBED + 1 :].sum())
-    block = StoredBlock(task, sums, pack([region.statuses]), failed, region.events, note, seconds)
+    return finished(job, task, sums, region.statuses, region.events, time.perf_counter() - begin)
+
+
+def finished(
+    job: Job, task: Task, sums: bytes, statuses: np.ndarray, events: int, seconds: float, note: str = ""
+) -> Finished:
+    """A block as it is stored."""
+    failed = int(statuses[:, Status.ABSORBED + 1 :].sum())
+    block = StoredBlock(task, sums, pack([statuses]), failed, events, note, seconds)
     return Finished(block, block.checksum(job.edition))

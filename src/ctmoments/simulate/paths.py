@@ -15,9 +15,11 @@ import xarray as xr
 
 from ctmoments.data import paths_array, require_memory
 from ctmoments.errors import InputError, Status
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
 from ctmoments.progress import progress_bar
+from ctmoments.simulate.callables import call_paths
 from ctmoments.simulate.lanes import (
     Lockstep,
     Pace,
@@ -46,7 +48,7 @@ def whole_number(name: str, value: Any, least: int, most: int = 2**62) -> int:
 
 
 def simulate_paths(
-    problem: Problem,
+    problem: Problem | CallableProblem,
     theta: Any,
     replicates: int,
     seed: int = 0,
@@ -70,6 +72,13 @@ def simulate_paths(
     first = whole_number("first_replicate", first_replicate, 0)
     limit = whole_number("max_events", max_events, 1, LARGEST_EVENTS)
     require_memory("These paths", 8.0 * len(theta) * count * len(problem.output_times))
+    if isinstance(problem, CallableProblem):
+        values, status, note = call_paths(
+            problem, theta["point"].values, theta.values, first, first + count, seed, purpose
+        )
+        attrs = {"seed": seed, "purpose": purpose.name.lower(), "paths": len(theta) * count, "events": 0}
+        attrs |= {"first_failure": note} if note else {}
+        return paths_array(problem, theta, values, status, first_replicate=first, attrs=attrs)
     prepared = prepare(problem, theta, seed, purpose, limit)
     points, length = theta.sizes["point"], prepared.network.outputs
     values = np.empty((points, count, length))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ctmoments.errors import CtmomentsError, FileError, Status
+from ctmoments.model.callable import CallableProblem
 from ctmoments.model.problem import Problem
 from ctmoments.simulate.campaign import stored_problem
 from ctmoments.simulate.coverage import missing_tasks
@@ -22,6 +23,7 @@ from ctmoments.simulate.identity import check_identity, identity_of
 from ctmoments.simulate.job import Job, run_task
 from ctmoments.simulate.lanes import Switch
 from ctmoments.simulate.merge import block_statuses
+from ctmoments.simulate.network import MAX_EVENTS
 from ctmoments.simulate.store import BlockRow, DamagedBlock, Store
 from ctmoments.simulate.streams import Purpose
 
@@ -45,6 +47,7 @@ class CampaignStatus:
     paths_per_second: float  # lately, by the clock; NaN where nothing was written for ten minutes
     seconds_left: float
     megabytes: float  # of the file
+    first_failure: str  # the first traceback of a Python callable
     labels: np.ndarray
     statuses: np.ndarray
 
@@ -84,6 +87,8 @@ class CampaignStatus:
         for row in self._failing[:10]:
             counts = ", ".join(f"{name} {count:,}" for name, count in self._row_text(row).items())
             lines.append(f"  point {self.labels[row]}: {counts}")
+        if self.first_failure:
+            lines += ["  the first failure:", *(f"    {line}" for line in self.first_failure.splitlines())]
         return "\n".join(lines)
 
 
@@ -103,8 +108,15 @@ def campaign_status(store: str | Path) -> CampaignStatus:
             paths_done=len(theta) * replicates - missing, failed=sum(b.failed for b in blocks),
             events=sum(b.events for b in blocks), blocks=len(blocks), seconds=sum(b.seconds for b in blocks),
             paths_per_second=rate, seconds_left=missing / rate if missing else 0.0,
-            megabytes=held.path.stat().st_size / 1e6, labels=labels, statuses=statuses,
+            megabytes=held.path.stat().st_size / 1e6, first_failure=first_failure(held, blocks), labels=labels,
+            statuses=statuses,
         )  # fmt: skip
+
+
+def first_failure(held: Store, blocks: list[BlockRow]) -> str:
+    """The traceback of the first path that failed, points in order, if a Python callable ran it."""
+    failing = (block for block in blocks if block.failed)
+    return next((held.read_block(block.number).note for block in failing), "")
 
 
 def _rate(blocks: list[BlockRow]) -> float:
@@ -134,7 +146,7 @@ class Verification:
 
 
 def verify_store(
-    store: str | Path, sample: int = 10, seed: int | None = None, problem: Problem | None = None
+    store: str | Path, sample: int = 10, seed: int | None = None, problem: Problem | CallableProblem | None = None
 ) -> Verification:
     """Recompute every checksum, and simulate a random sample of blocks again, bit for bit.
 
@@ -163,15 +175,16 @@ def verify_store(
         return Verification(blocks=len(sound), replayed=len(chosen), complaints=tuple(complaints))
 
 
-def stored_job(held: Store, problem: Problem | None = None) -> Job:
+def stored_job(held: Store, problem: Problem | CallableProblem | None = None) -> Job:
     """What a worker must know to run a block of this store again."""
     stored = held.meta("identity")
     problem = problem or stored_problem(held)
     purpose = Purpose[stored["purpose"].upper()]
-    asked = identity_of(problem, stored["seed"], purpose, stored["max_events"])
+    limit = stored.get("max_events", MAX_EVENTS)  # a callable has none
+    asked = identity_of(problem, stored["seed"], purpose, limit)
     check_identity(str(held.path), stored, asked)
     labels, theta = held.design(len(stored["parameters"]))
-    return Job(problem, labels, theta, stored["seed"], purpose, stored["max_events"], held.edition)
+    return Job(problem, labels, theta, stored["seed"], purpose, limit, held.edition)
 
 
 def _replay(held: Store, job: Job, block: BlockRow) -> list[str]:
@@ -179,7 +192,8 @@ def _replay(held: Store, job: Job, block: BlockRow) -> list[str]:
         again = run_task(job, block.task, Switch())
     except CtmomentsError as error:
         return [f"{held.path}: block {block.number} cannot be simulated again: {error}"]
-    if again.checksum != held.read_block(block.number).checksum(job.edition):
+    stored = held.read_block(block.number)
+    if any(getattr(stored, name) != getattr(again.block, name) for name in ("sums", "statuses", "failed", "events")):
         t = block.task
         return [
             f"{held.path}: block {block.number} (rows {t.row_first} to {t.row_end}, replicates {t.first} to {t.end})"
