@@ -50,7 +50,7 @@ def test_a_map_from_paths_is_right_and_says_what_it_cost(learned):
 def test_time_zero_has_no_variance(learned):
     pred = learned.predict([0.7])
     assert (pred["cov"].values[0, 0] == 0).all() and (pred["cov_se"].values[0, 0] == 0).all()
-    assert pred["mean"].values[0, 0] == pytest.approx(40, rel=1e-6)
+    assert pred["mean"].values[0, 0] == pytest.approx(40, rel=1e-4)
     assert (np.diagonal(pred["cov"].values[0])[1:] > 0).all()
 
 

@@ -7,6 +7,7 @@ eigenbasis of the scaled normal equations, where one evaluation costs as many op
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,13 @@ class NormalEquations:
             self.square += np.einsum("nk,nk->k", scaled, scaled)
         self.rows += len(unit)
 
+    def plus(self, other: NormalEquations) -> NormalEquations:
+        """The sums of both."""
+        return NormalEquations(
+            self.index, self.gram + other.gram, self.moment + other.moment, self.square + other.square,
+            self.rows + other.rows,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -77,6 +85,28 @@ class Solution:
                 ratio = self.ratio[chosen, None]
                 result[:, chosen] = ((ratio / (1.0 + ratio * values)) @ squares).T
         return result
+
+    def disagreement(self, unit: np.ndarray, halves: Sequence[NormalEquations]) -> tuple[np.ndarray, np.ndarray]:
+        """What two halves of the data say, one minus the other, and its variance over the noise: both (n, output).
+
+        Each half is solved for what the whole left over, with the prior chosen here and its share of the eigenvalues.
+        The variance expected is that of independent targets; what is seen beyond it comes from targets that hang
+        together.
+        """
+        table = basis(unit, self.index)
+        whole = sum(float(np.trace(half.gram)) for half in halves)
+        seen = np.zeros((table.shape[1], len(self.noise)))
+        expected = np.zeros_like(seen)
+        for position, (values, vectors) in enumerate(self.spectra):
+            chosen = np.flatnonzero(self.decay == position)
+            rotated = vectors.T @ table
+            for sign, half in zip((1.0, -1.0), halves, strict=True):
+                share = values[:, None] * (float(np.trace(half.gram)) / whole)
+                shrink = np.where(share > 0, self.ratio[chosen] / (1.0 + self.ratio[chosen] * share), 0.0)
+                rest = half.moment[:, chosen] - half.gram @ self.coefficients[:, chosen]
+                seen[:, chosen] += sign * rotated.T @ (shrink * (vectors.T @ rest))
+                expected[:, chosen] += (rotated**2).T @ (shrink**2 * share)
+        return seen, expected
 
 
 def solve(equations: NormalEquations) -> Solution:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ctmoments.errors import InputError
-from ctmoments.learn.frame import Frame, chunks, pilot_frame, places, tabulate
+from ctmoments.learn.frame import TEMPER, Frame, chunks, pilot_frame, places, tabulate
 from ctmoments.learn.indexset import index_set
 from ctmoments.learn.regress import NormalEquations, Solution, solve
 from ctmoments.learn.sources import Batch, DataSource, PathSource
@@ -32,7 +32,8 @@ from ctmoments.predict.evaluator import Covariance, Evaluator
 
 FLOOR_IN_FRAME = 0.01  # least eigenvalue of the covariance in the frame, where their mean is 1
 SE_TERMS = 45  # of the logarithm of standard errors
-CHECK = 4096  # points where flooring is looked for
+SOME = 400  # points where the halves are compared as covariances
+NORMAL_90 = 1.6448536269514722
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,49 +68,92 @@ def fit_spectral(source: PathSource | DataSource, active: np.ndarray, settings: 
     index = index_set(parameters, min(settings.terms, max(source.rows // (1 if exact else 4), 1)))
     frame = pilot_frame(pilot, active, index, settings.size_terms, settings.base_terms)
 
-    mean_sums = NormalEquations.empty(index, outputs)
-    cov_sums = NormalEquations.empty(index, len(active) * (len(active) + 1) // 2)
+    sums = Halves.empty(index, outputs, len(active))
     early = NormalEquations.empty(index, outputs)
     early.add(pilot.unit, *frame.mean_rows(pilot))
     current, fitted_on = solve(early), len(pilot.unit)
     for batch in batches:
-        _fold(batch, frame, current, mean_sums, cov_sums)
-        if mean_sums.rows >= 2 * fitted_on:
-            current, fitted_on = solve(mean_sums), mean_sums.rows
-    if mean_sums.rows:
-        current = solve(mean_sums)
-    _fold(pilot, frame, current, mean_sums, cov_sums)
-    return _assemble(frame, solve(mean_sums), solve(cov_sums) if len(active) else None, exact)
+        sums.fold(batch, frame, current)
+        if sums.rows >= 2 * fitted_on:
+            current, fitted_on = solve(sums.mean[0].plus(sums.mean[1])), sums.rows
+    if sums.rows:
+        current = solve(sums.mean[0].plus(sums.mean[1]))
+    sums.fold(pilot, frame, current)
+    return _assemble(frame, sums, exact)
 
 
-def _fold(batch: Batch, frame: Frame, mean: Solution, mean_sums: NormalEquations, cov_sums: NormalEquations) -> None:
-    """Fold a batch into the sums; its residuals are taken from `mean`."""
-    for part in chunks(batch, len(frame.active)):
-        if len(frame.active):
-            cov_sums.add(part.unit, *frame.cov_rows(part, frame.mean_of(mean, part.unit)))
-        mean_sums.add(part.unit, *frame.mean_rows(part))
+@dataclass(eq=False)
+class Halves:
+    """Sums over two halves of the rows, chunk by chunk in turn: together the fit, apart how sure it is."""
+
+    mean: tuple[NormalEquations, NormalEquations]
+    cov: tuple[NormalEquations, NormalEquations]
+    turn: int = 0
+
+    @classmethod
+    def empty(cls, index: np.ndarray, outputs: int, active: int) -> Halves:
+        """Nothing folded in yet."""
+        triangle = active * (active + 1) // 2
+        first, second = (
+            (NormalEquations.empty(index, outputs), NormalEquations.empty(index, triangle)) for _ in range(2)
+        )
+        return cls((first[0], second[0]), (first[1], second[1]))
+
+    @property
+    def rows(self) -> int:
+        """Rows folded in so far."""
+        return self.mean[0].rows + self.mean[1].rows
+
+    def fold(self, batch: Batch, frame: Frame, mean: Solution) -> None:
+        """Fold a batch in; its residuals are taken from `mean`."""
+        for part in chunks(batch, len(frame.active)):
+            if len(frame.active):
+                self.cov[self.turn].add(part.unit, *frame.cov_rows(part, frame.mean_of(mean, part.unit)))
+            self.mean[self.turn].add(part.unit, *frame.mean_rows(part))
+            self.turn = 1 - self.turn
 
 
-def _assemble(frame: Frame, mean: Solution, cov: Solution | None, exact: bool) -> SpectralParts:
+def _assemble(frame: Frame, sums: Halves, exact: bool) -> SpectralParts:
     """Evaluators with their standard errors."""
+    mean = solve(sums.mean[0].plus(sums.mean[1]))
     parameters = mean.index.shape[1]
     unit = places(parameters, SE_TERMS)
-    if cov is None:
-        mean_part = Scaled(inner=_expansion(mean, mean.noise * np.ones((len(unit), 1)), unit), size=frame.size)
+    report: dict[str, Any] = {"terms": len(mean.index)}
+    noise = mean.noise * _local(frame.mean_noise, unit)
+    factor = 1.0 if exact else _calibrate(*mean.disagreement(unit, sums.mean), noise)
+    mean_part = Scaled(inner=_expansion(mean, factor**2 * noise, unit), size=frame.size)
+    if not len(frame.active):
         none = Chebyshev(index=mean.index[:1], coefficients=np.ones((1, 1)))
-        return SpectralParts(mean=mean_part, cov=FactorCovariance(inner=none), report={"terms": len(mean.index)})
-    # weights are noise^-TEMPER, so that a target of local variance v has variance v * weight in the sums
-    local = frame.cov_noise.values(unit)
-    cov_noise = cov.noise * (local / local.mean()) ** 0.5
-    cov_part = MatrixCovariance(
-        inner=_expansion(cov, cov_noise, unit), size=frame.spread, base=frame.base,
-        floor=FLOOR if exact else FLOOR_IN_FRAME,
-    )  # fmt: skip
-    local = frame.mean_noise.values(unit)
-    mean_noise = mean.noise * (local / local.mean()) ** 0.5
-    mean_part = Scaled(inner=_expansion(mean, mean_noise, unit), size=frame.size)
-    share = float(cov_part.floored(places(parameters, SE_TERMS)[:CHECK]).mean())
-    return SpectralParts(mean=mean_part, cov=cov_part, report={"terms": len(mean.index), "floored_share": share})
+        return SpectralParts(mean=mean_part, cov=FactorCovariance(inner=none), report=report)
+    cov = solve(sums.cov[0].plus(sums.cov[1]))
+    noise = cov.noise * _local(frame.cov_noise, unit)
+    floor = FLOOR if exact else FLOOR_IN_FRAME
+    parts = {"size": frame.spread, "base": frame.base, "floor": floor}
+    plain = MatrixCovariance(inner=Chebyshev(index=cov.index, coefficients=cov.coefficients), **parts)
+    if not exact:
+        some = unit[:SOME]
+        seen, expected = cov.disagreement(some, sums.cov)
+        seen, expected = plain.transform(some, seen), plain.transform_variance(some, expected * noise[:SOME])
+        factor = _calibrate(seen, expected, np.ones(1))
+    cov_part = MatrixCovariance(inner=_expansion(cov, factor**2 * noise, unit), **parts)
+    report["floored_share"] = float(cov_part.floored(unit).mean())
+    return SpectralParts(mean=mean_part, cov=cov_part, report=report)
+
+
+def _local(noise: Evaluator, unit: np.ndarray) -> np.ndarray:
+    """Local over average noise of weighted targets: weights are variance^-TEMPER, so they keep variance^(1-TEMPER)."""
+    local = noise.values(unit)
+    return (local / local.mean()) ** (1.0 - TEMPER)
+
+
+def _calibrate(seen: np.ndarray, expected: np.ndarray, noise: np.ndarray) -> float:
+    """What standard errors must be multiplied by, so that 90 % of the halves' differences lie within 90 % bands."""
+    expected = expected * noise
+    known = expected > 0
+    if not known.any():
+        return 1.0
+    ratio = np.abs(seen[known]) / np.sqrt(expected[known])
+    return float(np.clip(np.quantile(ratio, 0.9) / NORMAL_90, 0.5, 3.0))
 
 
 def _expansion(solution: Solution, noise: np.ndarray, unit: np.ndarray) -> Chebyshev:

