@@ -12,10 +12,9 @@ venv: .venv/stamp
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cluster,zarr,dev]'
 	touch $@
 
-demo: venv  ## simulate the SIR epidemic, show its mean and covariance
-	mkdir -p runs/demo
-	$(BIN)/ctmoments simulate sir --points 4 --replicates 1000 --seed 1 --out runs/demo/moments.nc --plot runs/demo/moments.png
-	@echo "mean and covariance: runs/demo/moments.png; the numbers: runs/demo/moments.nc"
+demo: venv  ## learn mean and covariance of the SIR epidemic over its whole box, from 100,000 paths
+	$(BIN)/ctmoments learn sir --budget 100000 --seed 1 --out runs/demo --overwrite
+	@echo "look at runs/demo/map.png; ask: $(BIN)/ctmoments predict runs/demo alpha=.5 beta=.002"
 
 test: venv  ## the routine tests and every example in a docstring
 	$(BIN)/python -m pytest -q

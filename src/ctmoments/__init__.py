@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ctmoments.evaluate.figures import plot_moments
+    from ctmoments.evaluate.figures_map import plot_errors
     from ctmoments.learn.maps import fit_map, learn_map
     from ctmoments.learn.spectral import Spectral
     from ctmoments.model.library import list_problems, load_model, load_problem
@@ -53,6 +54,7 @@ _HOME = {
     "load_model": "model.library",
     "load_problem": "model.library",
     "moment_equations": "moments.equations",
+    "plot_errors": "evaluate.figures_map",
     "plot_moments": "evaluate.figures",
     "sample_design": "simulate.design",
     "score_map": "moments.metrics",
@@ -81,6 +83,7 @@ __all__ = [
     "load_model",
     "load_problem",
     "moment_equations",
+    "plot_errors",
     "plot_moments",
     "sample_design",
     "score_map",

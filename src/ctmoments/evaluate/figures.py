@@ -18,10 +18,11 @@ from ctmoments.evaluate.style import FAINT, INK, line, signed_colours, style
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 ROWS = 4  # parameter values in one picture unless asked for more
 ROW_SIZE = (11.2, 2.9)  # inches
+HEADLINE = 0.45  # inches
 MARKED = 60  # in a larger matrix dashes would touch: a dashed line runs around what is negative
 HARD_SPACE = "\N{NO-BREAK SPACE}"  # keeps a name and its value on one line
 TITLE = 58  # characters in a line of a title
@@ -44,21 +45,37 @@ def plot_moments(
     """
     chosen = _chosen(data, point)
     with style():
-        if figure is None:
-            from matplotlib import pyplot
+        figure = sized_figure(figure, ROW_SIZE[0], ROW_SIZE[1] * len(chosen) + HEADLINE)
+        return draw_moments(figure, data.isel(point=chosen), headline(data))
 
-            figure = pyplot.figure()
-        figure.set_size_inches(ROW_SIZE[0], ROW_SIZE[1] * len(chosen) + 0.45)
-        figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)
-        axes = figure.subplots(len(chosen), 3, squeeze=False, width_ratios=[1.45, 1, 1])
-        figure.suptitle(_headline(data), x=0.012, ha="left", fontsize=11, fontweight="bold")
-        for number, (row, index) in enumerate(zip(axes, chosen, strict=True)):
-            one = data.isel(point=index)
-            _draw_mean(row[0], one, legend=number == 0)
-            cov = one["cov"].values
-            _draw_matrix(row[1], one, cov, "covariance", np.nanmax(np.abs(cov), initial=0.0))
-            _draw_matrix(row[2], one, correlation(cov), "correlation", 1.0)
+
+def sized_figure(figure: Figure | None, width: float, height: float) -> Figure:
+    """A figure of this size in inches: the given one, or a new one that notebooks show."""
+    if figure is None:
+        from matplotlib import pyplot
+
+        figure = pyplot.figure()
+    figure.set_size_inches(width, height)
+    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)
+    return figure
+
+
+def draw_moments(figure: FigureBase, data: xr.Dataset, title: str) -> np.ndarray:
+    """A row for each point of `data` on a figure or a part of one."""
+    axes = figure.subplots(data.sizes["point"], 3, squeeze=False, width_ratios=[1.45, 1, 1])
+    write_headline(figure, title)
+    for number, row in enumerate(axes):
+        one = data.isel(point=number)
+        _draw_mean(row[0], one, legend=number == 0)
+        cov = one["cov"].values
+        draw_matrix(row[1], one, cov, "covariance", np.nanmax(np.abs(cov), initial=0.0))
+        draw_matrix(row[2], one, correlation(cov), "correlation", 1.0)
     return axes
+
+
+def write_headline(figure: FigureBase, title: str) -> None:
+    """The title of a figure or of a part of one."""
+    figure.suptitle(title, x=0.012, ha="left", fontsize=11, fontweight="bold")
 
 
 def correlation(cov: np.ndarray) -> np.ndarray:
@@ -91,7 +108,8 @@ def _chosen(data: xr.Dataset, point: int | Iterable[int] | None) -> list[int]:
     return [int(index) for index in chosen]
 
 
-def _headline(data: xr.Dataset) -> str:
+def headline(data: xr.Dataset) -> str:
+    """What a dataset is, in a line."""
     import tomllib
 
     name = tomllib.loads(data.attrs.get("problem", "")).get("name", "")
@@ -145,7 +163,7 @@ def _draw_mean(ax: Axes, one: xr.Dataset, legend: bool) -> None:
         ax.legend(loc="best", handlelength=2.4, ncols=2 if len(names) > 3 else 1)
 
 
-def _draw_matrix(ax: Axes, one: xr.Dataset, matrix: np.ndarray, what: str, top: float) -> None:
+def draw_matrix(ax: Axes, one: xr.Dataset | xr.DataArray, matrix: np.ndarray, what: str, top: float) -> None:
     """A matrix over outputs as a picture; the first output is at the top left."""
     count = len(matrix)
     top = top or 1.0
@@ -167,7 +185,7 @@ def _draw_matrix(ax: Axes, one: xr.Dataset, matrix: np.ndarray, what: str, top: 
         bar.ax.set_ylim(min(0.0, float(np.nanmin(matrix))), max(0.0, float(np.nanmax(matrix))) or top)
 
 
-def _label_outputs(ax: Axes, axis: Any, one: xr.Dataset, at: str) -> None:
+def _label_outputs(ax: Axes, axis: Any, one: xr.Dataset | xr.DataArray, at: str) -> None:
     """Times as ticks; with several components their names, and lines between their blocks."""
     components, times = one["component"].values, one["time"].values
     names = list(dict.fromkeys(components.tolist()))

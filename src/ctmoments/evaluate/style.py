@@ -77,6 +77,13 @@ def signed_colours() -> Colormap:
     return LinearSegmentedColormap.from_list("ctmoments", stops, N=SHADES)
 
 
+def amount_colours() -> Colormap:
+    """From white, which is zero, to blue."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("ctmoments-amount", ["#ffffff", *POSITIVE], N=SHADES)
+
+
 def line(index: int) -> dict[str, Any]:
     """Colour, dashes and marker of the component with this index."""
     colour, dashes, marker = LINES[index % len(LINES)]

@@ -27,6 +27,10 @@ class Verb(NamedTuple):
 
 
 VERBS = {
+    "learn": Verb("commands_learn", "learn the map: mean and covariance over the whole box, from a budget of paths"),
+    "predict": Verb("commands_map", "tell what a map says at values"),
+    "score": Verb("commands_map", "tell how far a map is from the truth"),
+    "whiten": Verb("commands_map", "whiten fresh paths with a map"),
     "info": Verb("commands_model", "list the built-in problems, or describe one, or a file"),
     "check": Verb("commands_model", "say whether a problem file is valid"),
     "simulate": Verb("commands_simulate", "simulate a design: means and covariances from exact paths"),
@@ -47,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     verbose = "--verbose" in words
     try:
-        code = _run(words)
+        code = _run(words, verbose)
         sys.stdout.flush()
         return code
     except InputError as error:
@@ -70,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"internal error, please report it: {text}", FAILED)
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], verbose: bool) -> int:
     if not words or words[0] in HELP:
         verb = words[1] if len(words) > 1 and words[0] == "help" else ""
         if not verb:
@@ -90,6 +94,8 @@ def _run(words: list[str]) -> int:
     talk = Talk(quiet=settings.quiet, verbose=settings.verbose, json=settings.json)
     with warnings.catch_warnings():
         warnings.showwarning = talk.warning
+        warnings.simplefilter("default" if verbose else "ignore")
+        warnings.simplefilter("always", UserWarning)  # ours; those of other libraries are for developers
         return getattr(module, f"run_{name}")(settings, talk) or DONE
 
 
