@@ -36,7 +36,8 @@ def plot_map(map_: MomentMap, theta: Any = None, figure: Figure | None = None) -
     rows = data.sizes["point"]
     with style():
         figure = sized_figure(figure, ROW_SIZE[0], ROW_SIZE[1] * (rows + 1) + 2 * HEADLINE)
-        above, below = np.ravel(figure.subfigures(2, 1, height_ratios=[rows + 0.15, 1.1]))
+        parts: Any = figure.subfigures(2, 1, height_ratios=[rows + 0.15, 1.1])
+        above, below = parts
         axes = draw_moments(above, data, f"{map_.problem.name or 'a map'}: what the map says")
         write_headline(below, "How sure it is, by its own account")
         last = below.subplots(1, 3)
