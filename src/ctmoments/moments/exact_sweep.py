@@ -26,6 +26,7 @@ from ctmoments.moments.exact_lattice import Lattice, Operator, Rows, Window, dil
 
 REACHES = np.array([32.0, 64.0, 128.0, 256.0, 512.0, 1024.0])  # expected uniformised jumps of a segment
 KEPT_BYTES = 1 << 30  # operators kept for the way back; the others are made again
+WIDE = 20.0  # a window that loses less than its share by this factor is wider than it need be
 ROUNDING = 2.0**-52  # of one power, relative
 
 
@@ -157,7 +158,8 @@ class ForwardSweep:
             self.passage.attempts += 1
             noise = 2 * ROUNDING * len(weights)
             if lost <= share + noise:
-                return step, self._accept(segment, there, operator, step, lost < share / 100 + noise)
+                cut = share / 20  # what the weights leave out is no sign of a narrow window
+                return step, self._accept(segment, there, operator, step, lost < share / WIDE + cut + noise)
             self.margin = min(1.4 * self.margin, 4.0)
             self.step = step if self.margin < 2 else step / 2
             self.peaks = operator.peaks
