@@ -34,7 +34,7 @@ from ctmoments.moments.exact_lattice import make_lattice
 from ctmoments.moments.exact_states import output_ranges, survey_job
 from ctmoments.moments.exact_sweep import ForwardSweep, Passage
 from ctmoments.progress import progress_bar
-from ctmoments.simulate.lanes import thread_count
+from ctmoments.simulate.lanes import Stopped, thread_count
 
 LET_GO = 1e-2  # probability let go, for each unit of relative tolerance
 COARSER = 100.0  # factor of the loss in the second run that estimates the error of unbounded outputs
@@ -220,15 +220,23 @@ def over_points(job: Job, solve: Callable, threads: int | None, progress: bool |
     """Solve all points, several at once; the compiled step leaves the interpreter free."""
     points = job.theta.sizes["point"]
     workers = min(points, thread_count(threads))
-    done = 0.0
+    done, stopped = 0.0, False
     with progress_bar(what, points, "points", progress) as bar:
 
         def report(share: float) -> None:
             nonlocal done
+            if stopped:
+                raise Stopped
             done += share
             bar(min(done, points))
 
         if workers == 1:
             return [solve(point, report) for point in range(points)]
         with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(lambda point: solve(point, report), range(points)))
+            futures = [pool.submit(solve, point, report) for point in range(points)]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:  # Ctrl-C too: without this the pool would finish every point first
+                stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
