@@ -1,6 +1,6 @@
-"""A finished campaign as a file that others read: NetCDF or Zarr, through xarray.
+"""Moments as a file that others read: NetCDF or Zarr, through xarray.
 
-In: a store. Out: the moments dataset, whole or nothing: it is written beside and then renamed.
+In: a store, or a dataset. Out: the moments dataset, whole or nothing: it is written beside and then renamed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ def export_store(
 ) -> xr.Dataset:
     """Write the moments of a finished store to `out` (.nc or .zarr), and return them."""
     out = Path(out)
-    if out.suffix not in (".nc", ".zarr"):
-        raise InputError(f"`out` must end in .nc or .zarr, got {str(out)!r}.")
+    _check_target(out)
     if out.exists() and not overwrite:
         raise FileError(f"{out} exists already; allow it to be overwritten, or name another file.")
-    if out.suffix == ".zarr" and importlib.util.find_spec("zarr") is None:
-        raise InputError("writing .zarr needs zarr: pip install 'ctmoments[zarr]', or write .nc.")
     data = store_moments(store, on_failure=on_failure, problem=problem)
+    write_dataset(data, out)
+    return data
+
+
+def write_dataset(data: xr.Dataset, out: Path) -> None:
+    """Write a moments dataset to `out` (.nc or .zarr); an older file of that name is replaced."""
+    _check_target(out)
     beside = out.with_name(f".{out.name}.part")
     try:
         _remove(beside)
@@ -47,7 +51,13 @@ def export_store(
     except OSError as error:
         _remove(beside)
         raise FileError(f"{out} cannot be written: {error.strerror or error}.") from None
-    return data
+
+
+def _check_target(out: Path) -> None:
+    if out.suffix not in (".nc", ".zarr"):
+        raise InputError(f"`out` must end in .nc or .zarr, got {str(out)!r}.")
+    if out.suffix == ".zarr" and importlib.util.find_spec("zarr") is None:
+        raise InputError("writing .zarr needs zarr: pip install 'ctmoments[zarr]', or write .nc.")
 
 
 def _remove(path: Path) -> None:

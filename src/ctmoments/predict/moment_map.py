@@ -7,6 +7,7 @@ value inside, and its standard errors grow with the distance.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import warnings
@@ -121,6 +122,11 @@ class MomentMap:
         from ctmoments.predict.mapfile import save_map
 
         save_map(self, path)
+
+    def plot(self, theta: Any = None) -> np.ndarray:
+        """Draw moments at a few values, and the map's own error over the box; matplotlib axes (values + 1, 3)."""
+        # the one call to the right of this room, by name and late: nothing here depends on it
+        return importlib.import_module("ctmoments.evaluate.figures_map").plot_map(self, theta)
 
     def _values(self, theta: Any) -> np.ndarray:
         """Parameter values (point, parameter). Arrays of the right shape pass without the 0.1 ms of the full gate."""

@@ -104,7 +104,8 @@ def _moments(threads: int) -> str:
 def _file(threads: int) -> str:
     from ctmoments.model.library import load_problem
     from ctmoments.moments.estimate import simulate_moments
-    from ctmoments.use.files import read_dataset, write_dataset
+    from ctmoments.moments.export import write_dataset
+    from ctmoments.use.files import read_dataset
 
     problem = load_problem("sir")
     data = simulate_moments(problem, [0.5, 0.002], 100, seed=1, threads=threads, progress=False)

@@ -1,12 +1,11 @@
-"""Moments datasets in files: NetCDF (h5netcdf) and Zarr. Written beside first, then renamed.
+"""Files of the command line: folders that must be there, datasets that are read, pictures.
 
-In: a dataset and a path. Out: a file that xarray opens, equal to what was written; or a dataset.
+In: paths. Out: a dataset, files, or one line that names the path.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,21 +31,6 @@ def make_folder(folder: Path) -> None:
         raise FileError(f"{folder} must be a folder that can be written to, and it is read-only.")
 
 
-def write_dataset(data: xr.Dataset, path: Path) -> None:
-    """Write a dataset; an older file of that name is replaced."""
-    beside = path.with_name(f"{path.stem}.part{path.suffix}")
-    _remove(beside)
-    try:
-        if path.suffix == ".zarr":
-            _write_zarr(data, beside)
-        else:
-            data.to_netcdf(beside, engine="h5netcdf")
-        _remove(path) if path.is_dir() else None
-        beside.replace(path)
-    finally:
-        _remove(beside)
-
-
 def read_dataset(path: Path) -> xr.Dataset:
     """Read a moments dataset."""
     import xarray as xr
@@ -55,7 +39,7 @@ def read_dataset(path: Path) -> xr.Dataset:
         raise FileError(f"{path} must be a file of moments, and there is none.")
     try:
         if path.suffix == ".zarr":
-            opened = xr.open_zarr(path, consolidated=False)
+            opened = xr.open_zarr(path)
         else:
             opened = xr.open_dataset(path, engine="h5netcdf")
         with opened:
@@ -68,23 +52,6 @@ def read_dataset(path: Path) -> xr.Dataset:
     if missing:
         raise FileError(f"{path} must hold moments as ctmoments writes them, but {missing[0]!r} is missing.")
     return data
-
-
-def _write_zarr(data: xr.Dataset, path: Path) -> None:
-    try:
-        import zarr  # noqa: F401
-    except ImportError:
-        raise FileError("writing Zarr needs the package zarr: pip install 'ctmoments[zarr]'.") from None
-    # Zarr's third format has variable-length text and warns of NumPy's fixed-length text
-    text = {name: variable.astype(object) for name, variable in data.coords.items() if variable.dtype.kind == "U"}
-    data.assign_coords(text).to_zarr(path, mode="w", consolidated=False)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def save_picture(path: Path, draw: Callable[[Figure], object]) -> None:
@@ -108,6 +75,8 @@ def check_targets(*paths: Path | None) -> None:
 def write_results(data: xr.Dataset, out: Path | None, plot: Path | None, talk: Talk) -> None:
     """The dataset and its picture, where asked for."""
     if out is not None:
+        from ctmoments.moments.export import write_dataset
+
         write_dataset(data, out)
         talk.say(f"numbers: {out}")
     if plot is not None:
