@@ -118,8 +118,8 @@ class Store:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
-            text = str(error)
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter from damaged names in the schema
+            text = " ".join(str(error).split())
             if "full" in text:
                 hint = "Free some space, then run again with resume: what is written stays."
             elif "readonly" in text or "unable to open" in text:
@@ -263,7 +263,10 @@ class Store:
             'SELECT block, row_first, row_end, first, "end", failed, events, seconds, written FROM blocks '
             "WHERE edition = ? ORDER BY row_first, first"
         )
-        return [BlockRow(row[0], Task(*row[1:5]), *row[5:]) for row in self._rows(query, (edition,))]
+        rows = self._rows(query, (edition,))
+        if not all(isinstance(value, int) for row in rows for value in row[:7]):
+            raise self._damaged("the ranges of its blocks are damaged")
+        return [BlockRow(row[0], Task(*row[1:5]), *row[5:]) for row in rows]
 
     def block_numbers(self) -> list[int]:
         """Every row of `blocks`, of whatever edition."""
