@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -132,3 +134,14 @@ def test_no_scheduler_there(tmp_path, monkeypatch):
         InputError, match=r"`scheduler` must be the address of a dask scheduler, got 'tcp://127.0.0.1:9'"
     ):
         simulate(tmp_path / "a.sqlite", scheduler="tcp://127.0.0.1:9")
+
+
+def test_the_slurm_example_writes_its_batch_script(root):
+    pytest.importorskip("dask_jobqueue")
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    command = [sys.executable, root / "examples" / "slurm.py", "--account", "lab", "--cores", "6", "--dry-run"]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert answer.returncode == 0, answer.stderr
+    for line in ("#SBATCH -A lab", "#SBATCH --cpus-per-task=6", "#SBATCH -t 08:00:00", "export OPENBLAS_NUM_THREADS=1"):
+        assert line in answer.stdout.splitlines()
+    assert "--nthreads 1" in answer.stdout and "--nworkers 6" in answer.stdout
