@@ -204,7 +204,7 @@ def exact_nodes(problem: Problem, method: Spectral, points: int | None = None) -
         line = (1.0 - np.cos(np.pi * (np.arange(along) + 0.5) / along)) / 2.0
         unit = np.stack(np.meshgrid(*[line] * parameters, indexing="ij"), axis=-1).reshape(-1, parameters)
     else:
-        count = int(SCATTERED * len(index_set(parameters, method.terms))) if points is None else points
+        count = int(SCATTERED * len(index_set(parameters, method.terms_for(parameters)))) if points is None else points
         draws = generator(0, Purpose.DESIGN, 1).random((whole_number("points", count, 4), parameters))
         unit = (1.0 - np.cos(np.pi * draws)) / 2.0
     theta = space.from_unit(np.clip(unit, 0.0, 1.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ctmoments.learn.indexset import index_set, order_of
+from ctmoments.learn.indexset import euclidean_order, index_set
 from ctmoments.predict.chebyshev import Chebyshev, basis
 from ctmoments.predict.combine import Exponential
 
@@ -24,7 +24,7 @@ def fit_size(unit: np.ndarray, values: np.ndarray, weights: np.ndarray, power: f
     if not middle > 0:
         return Exponential(inner=Chebyshev(index=np.zeros((1, unit.shape[1]), int), coefficients=np.zeros((1, 1))))
     index = index_set(unit.shape[1], max(min(terms, len(unit) // 20), 1))
-    coefficients = _gamma_regression(basis(unit, index), values / middle, weights, RIDGE * order_of(index) ** 2)
+    coefficients = _gamma_regression(basis(unit, index), values / middle, weights, RIDGE * euclidean_order(index) ** 2)
     coefficients[0] += np.log(middle)
     return Exponential(inner=Chebyshev(index=index, coefficients=power * coefficients[:, None]))
 
