@@ -107,7 +107,7 @@ def test_event_limit_overrules_whatever_happens_after_it(name):
 def test_the_models_end_in_every_way():
     """Without this the comparison above could miss a status altogether."""
     ends = {path.status for name in MODELS for path in _interpreted(name, 10**6)}
-    assert ends == set(Status) - {Status.EVENT_LIMIT}
+    assert ends == set(Status) - {Status.EVENT_LIMIT, Status.CALL_FAILED}  # the last is of Python callables
 
 
 def test_a_network_without_anything_to_fire_stays_where_it_is():
