@@ -182,3 +182,15 @@ def test_parts_that_do_not_fit_are_refused():
 
 def test_symmetric_reads_triangles_row_by_row():
     assert symmetric(np.array([[1.0, 2.0, 3.0]])).tolist() == [[[1.0, 2.0], [2.0, 3.0]]]
+
+
+def test_errors_of_the_frame_carry_over_to_the_covariance():
+    """Against 40,000 draws of R with independent entries: standard error 0.4 %, a forgotten product is 10 % and more."""
+    part = sir_map("relative").cov_part
+    unit = np.array([[0.3, 0.8]])
+    deviation = np.random.default_rng(0).uniform(0.1, 1, 91)
+    draws = part.transform(
+        np.repeat(unit, 40_000, axis=0), deviation * np.random.default_rng(1).normal(size=(40_000, 91))
+    )
+    got = part.transform_variance(unit, deviation[None] ** 2)[0]
+    np.testing.assert_allclose(np.sqrt(got), draws.std(axis=0), rtol=0.025)

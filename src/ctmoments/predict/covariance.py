@@ -143,11 +143,16 @@ class MatrixCovariance:
 
     def transform_variance(self, unit: np.ndarray, triangle: np.ndarray) -> np.ndarray:
         """Variances of the entries of R, as those of the covariances; entries of R taken as independent."""
-        frame = self._frame(unit)
-        i, j = np.tril_indices(self.outputs)
-        terms = frame[:, :, None, i] * frame[:, None, :, j]
-        terms = terms + np.where(i == j, 0.0, frame[:, :, None, j] * frame[:, None, :, i])
-        return np.einsum("nabt,nt->nab", terms**2, triangle)
+        frame, variance = self._frame(unit), symmetric(triangle)
+        squares = frame**2
+        result = squares @ variance @ np.swapaxes(squares, 1, 2)
+        # an entry of R stands twice in C_ab, times F_ai F_bj and F_aj F_bi: the square has their product twice
+        diagonal = np.arange(self.outputs)
+        variance[:, diagonal, diagonal] = 0.0
+        for a in range(self.outputs):  # row by row: the whole would take outputs⁴ numbers
+            both = frame[:, a : a + 1] * frame
+            result[:, a] += ((both @ variance) * both).sum(axis=2)
+        return result
 
     def se(self, unit: np.ndarray) -> np.ndarray:
         """Entries of R taken as independent."""
