@@ -39,7 +39,9 @@ def plot_map(map_: MomentMap, theta: Any = None, figure: Figure | None = None) -
         parts: Any = figure.subfigures(2, 1, height_ratios=[rows + 0.15, 1.1])
         above, below = parts
         axes = draw_moments(above, data, f"{map_.problem.name or 'a map'}: what the map says")
-        write_headline(below, "How sure it is, by its own account")
+        others = len(map_.problem.space.parameters) > 2
+        where = " (other parameters in the middle of the box)" if others else ""
+        write_headline(below, f"How sure it is, by its own account{where}")
         last = below.subplots(1, 3)
         draw_own_errors(last[:2], map_)
         _draw_notes(last[2], map_)

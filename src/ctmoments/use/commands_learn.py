@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ctmoments.predict.moment_map import MomentMap
 
 GIVEN = ("budget", "points", "replicates", "labels", "method", "seed", "device")
+FLOORED = 0.005  # share of the box from which on raised eigenvalues are told
 SAMPLED = 200  # values over the box where the map's own errors are averaged
 
 
@@ -81,7 +82,17 @@ def learned_record(map_: MomentMap, seconds: float) -> dict[str, Any]:
 
     errors = own_errors(map_, sample_design(map_.problem, SAMPLED, kind="uniform", seed=0).values)
     mean_error, cov_error = (float(np.nanmean(part)) if np.isfinite(part).any() else float("nan") for part in errors)
-    known = ("method", "why", "paths", "training_paths", "events", "failed_paths", "seed", "validation")
+    known = (
+        "method",
+        "why",
+        "paths",
+        "training_paths",
+        "events",
+        "failed_paths",
+        "floored_share",
+        "seed",
+        "validation",
+    )
     return {
         "problem": map_.problem.name, **{name: map_.card[name] for name in known if name in map_.card},
         "seconds": round(seconds, 2), "expected_rrmse": mean_error, "expected_rfe": cov_error,
@@ -108,6 +119,9 @@ def learned_screen(name: str, map_: MomentMap, record: dict[str, Any]) -> str:
         lines["kept aside"] = (
             f"{held['paths']:,} paths, whitened variance {short(held['whitened_variance'])} (1 is right)"
         )
+    if record.get("floored_share", 0) >= FLOORED:
+        share = 100 * record["floored_share"]
+        lines["floored"] = f"an eigenvalue of the covariance was raised in {short(share, 2)} % of the box"
     if "note" in held:
         lines["note"] = held["note"]
     return f"{name}, seed {record.get('seed', 0)}\n{entries(lines)}\n\n{moments_table(map_.predict(diagonal(map_)))}"
