@@ -145,3 +145,16 @@ def test_the_slurm_example_writes_its_batch_script(root):
     for line in ("#SBATCH -A lab", "#SBATCH --cpus-per-task=6", "#SBATCH -t 08:00:00", "export OPENBLAS_NUM_THREADS=1"):
         assert line in answer.stdout.splitlines()
     assert "--nthreads 1" in answer.stdout and "--nworkers 6" in answer.stdout
+
+
+def test_a_callable_runs_on_workers_to_the_same_bits(cluster, tmp_path):
+    def simulate(theta, rng):
+        return [rng.normal(theta["k"]), rng.random()]
+
+    problem = ctm.Problem.from_callable(simulate, ctm.Space(k=(0, 1)), ["a", "b"])
+    theta = sample_design(problem, 6, seed=1)
+    path = tmp_path / "a.sqlite"
+    data = simulate_moments(
+        problem, theta, 90, seed=5, store=path, scheduler=cluster.scheduler_address, block_paths=130
+    )
+    assert data.identical(simulate_moments(problem, theta, 90, seed=5)) and len(blocks_of(path)) > 3

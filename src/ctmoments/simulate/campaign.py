@@ -60,6 +60,7 @@ class TaskPace:
         self._shortest, self._longest = seconds
         self._left = sum(task.paths for task in missing)
         self._workers = workers
+        self._least = self._left // (20 * workers)  # a short campaign is not cut into crumbs: a commit costs 1 ms
         self._rate = 0.0  # paths a second of one worker
         triangle = outputs * (outputs + 1) // 2
         length = max((task.end - task.first for task in missing), default=1)
@@ -73,6 +74,7 @@ class TaskPace:
         else:  # towards the end shorter tasks, so that all workers end together
             share = self._left / (4 * self._workers) / self._rate
             paths = int(self._rate * min(max(share, self._shortest), self._longest))
+            paths = max(paths, min(self._least, int(self._rate * self._longest)))
         paths = max(min(paths, self._most), 1)
         self._left = max(self._left - paths, 0)
         return paths
