@@ -103,6 +103,7 @@ def test_exact_labels_need_no_budget(run, tmp_path):
 def test_settings_that_do_not_fit(run, words, told, tmp_path):
     code, out, err = run("learn", "birth-death", "--out", tmp_path / "x", *words)
     assert (code, out, err.count("\n")) == (2, "", 1) and told in err
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctmoments.errors import CtmomentsError
 from ctmoments.use.arguments import Parser, add_threads, one_of, whole
 from ctmoments.use.methods import METHODS, read_method
-from ctmoments.use.run import BUDGET, open_run, read_run, run_text
+from ctmoments.use.run import BUDGET, leave_run, open_run, read_run, run_text
 from ctmoments.use.talk import Talk, entries, plain, short
 
 if TYPE_CHECKING:
@@ -61,10 +62,15 @@ def run_learn(settings: Namespace, talk: Talk) -> None:
     from ctmoments.learn.maps import learn_map
 
     begin = time.perf_counter()
-    map_ = learn_map(
-        problem, run.budget or None, points=run.points or None, replicates=run.replicates or None, labels=run.labels,
-        method=method, seed=run.seed, device=run.device, threads=settings.threads, progress=talk.progress,
-    )  # fmt: skip
+    try:
+        map_ = learn_map(
+            problem, run.budget or None, points=run.points or None, replicates=run.replicates or None,
+            labels=run.labels, method=method, seed=run.seed, device=run.device, threads=settings.threads,
+            progress=talk.progress,
+        )  # fmt: skip
+    except CtmomentsError:
+        leave_run(folder)
+        raise
     seconds = time.perf_counter() - begin
     record = learned_record(map_, seconds) | {"out": folder}
     text = learned_screen(problem.name or settings.problem, map_, record)

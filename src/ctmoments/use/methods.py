@@ -48,6 +48,15 @@ def _value(text: str, default: Any, place: str) -> Any:
             return {"true": True, "false": False}[text.lower()]
         if isinstance(default, tuple):
             return tuple(type(default[0])(part) for part in text.split("x"))
-        return text if default is None else type(default)(text)
+        return _number_or_text(text) if default is None else type(default)(text)
     except (KeyError, ValueError):
         raise InputError(f"{place} must be like {default!r}, got {text!r}.") from None
+
+
+def _number_or_text(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text

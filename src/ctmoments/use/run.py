@@ -99,6 +99,13 @@ def open_run(folder: Path, text: str, *, resume: bool, overwrite: bool) -> bool:
     return False
 
 
+def leave_run(folder: Path) -> None:
+    """Take back a run that could not be done: its run.toml, and the folder if nothing else is in it."""
+    (folder / "run.toml").unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
+
+
 def _check_same(file: Path, stored: str, asked: str) -> None:
     for before, now in zip(stored.splitlines(), asked.splitlines(), strict=False):
         if before != now:
