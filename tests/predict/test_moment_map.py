@@ -185,7 +185,7 @@ def test_symmetric_reads_triangles_row_by_row():
 
 
 def test_errors_of_the_frame_carry_over_to_the_covariance():
-    """Against 40,000 draws of R with independent entries: standard error 0.4 %, a forgotten product is 10 % and more."""
+    """Against 40,000 draws of R, entries independent: standard error 0.4 %; a forgotten product is 10 % and more."""
     part = sir_map("relative").cov_part
     unit = np.array([[0.3, 0.8]])
     deviation = np.random.default_rng(0).uniform(0.1, 1, 91)

@@ -66,17 +66,30 @@ def framed_covariance(
     i, j = np.tril_indices(len(active))
     spreads = spread.values(batch.unit)
     e = (batch.mean - fitted)[:, active] / spreads
-    inverse = None if base is None else np.linalg.inv(lower(base.values(batch.unit)))
-    if inverse is not None:
-        e = np.matmul(inverse, e[:, :, None])[:, :, 0]
+    triangle = None if base is None else base.values(batch.unit)
+    if triangle is not None:
+        e = forward(triangle, e)
     products = e[:, i] * e[:, j]
     if batch.cov is None:
         return products
     cov = batch.cov[:, active[:, None], active] / spreads[:, :, None] ** 2
-    if inverse is not None:
+    if triangle is not None:
+        inverse = np.linalg.inv(lower(triangle))
         cov = inverse @ cov @ np.swapaxes(inverse, 1, 2)
     m = batch.replicates[:, None]
     return np.where(m == 0, cov[:, i, j], ((m - 1) * cov[:, i, j] + m * products) / np.maximum(m, 1))
+
+
+def forward(triangle: np.ndarray, e: np.ndarray) -> np.ndarray:
+    """B⁻¹ e for each row, B given as a lower triangle: outputs² operations, where an inverse takes outputs³."""
+    solved = np.array(e)
+    begin = 0
+    for i in range(e.shape[1]):
+        if i:
+            solved[:, i] -= np.einsum("nk,nk->n", triangle[:, begin : begin + i], solved[:, :i])
+        solved[:, i] /= triangle[:, begin + i]
+        begin += i + 1
+    return solved
 
 
 def chunks(batch: Batch, active: int) -> Iterator[Batch]:
