@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ctmoments.evaluate.figures import plot_moments
     from ctmoments.evaluate.figures_map import plot_errors
     from ctmoments.learn.maps import fit_map, learn_map
+    from ctmoments.learn.momentnet import MomentNet
+    from ctmoments.learn.paper import PaperMLP
     from ctmoments.learn.spectral import Spectral
     from ctmoments.model.library import list_problems, load_model, load_problem
     from ctmoments.model.model import Model
@@ -40,6 +42,8 @@ _HOME = {
     "Log": "model.space",
     "Model": "model.model",
     "MomentMap": "predict.moment_map",
+    "MomentNet": "learn.momentnet",
+    "PaperMLP": "learn.paper",
     "Problem": "model.problem",
     "Space": "model.space",
     "Spectral": "learn.spectral",
@@ -69,6 +73,8 @@ __all__ = [
     "Log",
     "Model",
     "MomentMap",
+    "MomentNet",
+    "PaperMLP",
     "Problem",
     "Space",
     "Spectral",

@@ -70,6 +70,25 @@ class PaperMLP:
         del settings["correct_bias"]
         return Recipe(activation="relu", **settings)
 
+    def learn(
+        self, problem: Problem, budget: int, seed: int, *, points: int | None = None, replicates: int | None = None,
+        device: str = "cpu", threads: int | None = None, progress: bool | None = None,
+    ) -> MomentMap:  # fmt: skip
+        """A map from `budget` paths, simulated here, those of the validation included."""
+        return learn_paper(
+            problem, budget, self, seed, points=points, replicates=replicates, device=device, threads=threads,
+            progress=progress,
+        )  # fmt: skip
+
+    def fit(
+        self, problem: Problem, data: xr.Dataset, seed: int, *, validation: xr.Dataset | None = None,
+        device: str = "cpu", threads: int | None = None, progress: bool | None = None,
+    ) -> MomentMap:  # fmt: skip
+        """A map from moments that exist."""
+        return fit_paper(
+            problem, data, self, seed, validation=validation, device=device, threads=threads, progress=progress
+        )
+
 
 @dataclass(frozen=True)
 class Samples:
