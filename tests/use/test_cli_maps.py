@@ -80,6 +80,12 @@ def test_the_default_folder_and_an_interrupted_run(run, tmp_path, monkeypatch):
     assert ctm.load_map("runs/birth-death/map.ctm").outputs == 10
 
 
+def test_an_overwriting_run_that_fails_leaves_the_old_one(run, folder):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert run("learn", "birth-death", "--budget", "3", "--out", folder, "--overwrite")[0] == 2
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
 def test_exact_labels_need_no_budget(run, tmp_path):
     code, out, err = run(
         "learn", "birth-death", "--labels", "exact", "--points", "40", "--out", tmp_path / "x", "--json"

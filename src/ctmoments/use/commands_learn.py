@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctmoments.errors import CtmomentsError
 from ctmoments.use.arguments import Parser, add_threads, one_of, whole
 from ctmoments.use.methods import METHODS, read_method
-from ctmoments.use.run import BUDGET, leave_run, open_run, read_run, run_text
-from ctmoments.use.talk import Talk, entries, plain, short
+from ctmoments.use.run import BUDGET, check_run, folder_for, leave_run, read_run, run_text, write_run
+from ctmoments.use.talk import Talk, entries, short
 
 if TYPE_CHECKING:
     from ctmoments.predict.moment_map import MomentMap
@@ -54,10 +53,12 @@ def run_learn(settings: Namespace, talk: Talk) -> None:
     if run.budget == BUDGET and "budget" not in given and ((run.points and run.replicates) or run.labels == "exact"):
         run = replace(run, budget=0)  # what was asked for says how many
     method = read_method(run.method)
-    folder = settings.out or Path("runs") / (problem.name or Path(settings.problem).stem)
-    if open_run(folder, run_text(problem, run), resume=settings.resume, overwrite=settings.overwrite):
+    folder = settings.out or folder_for(problem.name or Path(settings.problem).stem)
+    text = run_text(problem, run)
+    if check_run(folder, text, resume=settings.resume, overwrite=settings.overwrite):
         talk.say(f"{folder} is finished; nothing was done")
-        talk.result((folder / "table.txt").read_text(encoding="utf-8").rstrip(), _stored(folder))
+        record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        talk.result((folder / "table.txt").read_text(encoding="utf-8").rstrip(), record)
         return
     from ctmoments.learn.maps import learn_map
 
@@ -68,15 +69,14 @@ def run_learn(settings: Namespace, talk: Talk) -> None:
             labels=run.labels, method=method, seed=run.seed, device=run.device, threads=settings.threads,
             progress=talk.progress,
         )  # fmt: skip
-    except CtmomentsError:
+    except BaseException:
         leave_run(folder)
         raise
-    seconds = time.perf_counter() - begin
-    record = learned_record(map_, seconds) | {"out": folder}
-    text = learned_screen(problem.name or settings.problem, map_, record)
-    _write(folder, map_, text, record)
+    record = learned_record(map_, time.perf_counter() - begin) | {"out": folder}
+    table = learned_screen(problem.name or settings.problem, map_, record)
+    write_run(folder, text, table, record, map_)
     talk.say(f"written to {folder}: map.ctm, map.png, table.txt, result.json, run.toml")
-    talk.result(text, record)
+    talk.result(table, record)
 
 
 def learned_record(map_: MomentMap, seconds: float) -> dict[str, Any]:
@@ -131,18 +131,3 @@ def learned_screen(name: str, map_: MomentMap, record: dict[str, Any]) -> str:
     if "note" in held:
         lines["note"] = held["note"]
     return f"{name}, seed {record.get('seed', 0)}\n{entries(lines)}\n\n{moments_table(map_.predict(diagonal(map_)))}"
-
-
-def _write(folder: Path, map_: MomentMap, text: str, record: dict[str, Any]) -> None:
-    """Everything of a run but run.toml; the map last, for it says that the run is finished."""
-    from ctmoments.evaluate.figures_map import plot_map
-    from ctmoments.use.files import save_picture
-
-    (folder / "table.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "result.json").write_text(json.dumps(plain(record), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    save_picture(folder / "map.png", lambda figure: plot_map(map_, figure=figure))
-    map_.save(folder / "map.ctm")
-
-
-def _stored(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "result.json").read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ In: a name, a problem file, or a run file (a problem file with a table [run]). O
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -21,6 +22,7 @@ from ctmoments.errors import FileError, InputError
 
 if TYPE_CHECKING:
     from ctmoments.model.problem import Problem
+    from ctmoments.predict.moment_map import MomentMap
 
 BUDGET = 100_000
 FILES = ("run.toml", "map.ctm", "table.txt", "result.json", "map.png")
@@ -77,32 +79,55 @@ def run_text(problem: Problem, settings: Settings) -> str:
     return f"{problem.to_toml()}\n[run]\n" + "\n".join(lines) + "\n"
 
 
-def open_run(folder: Path, text: str, *, resume: bool, overwrite: bool) -> bool:
-    """Make the folder and write its run.toml; whether the run is finished already.
+def folder_for(name: str) -> Path:
+    """Where a run of this problem goes; a name from a stranger's file leads nowhere else.
+
+    >>> folder_for("sir").as_posix(), folder_for("../../my model").as_posix()
+    ('runs/sir', 'runs/my-model')
+    """
+    return Path("runs") / (re.sub(r"[^\w.-]+", "-", name).strip(".-") or "unnamed")
+
+
+def check_run(folder: Path, text: str, *, resume: bool, overwrite: bool) -> bool:
+    """Whether the run is finished already; nothing is changed here but that the folder is made.
 
     A finished folder is refused, unless it is to be resumed (nothing is left to do) or overwritten.
     """
     from ctmoments.use.files import make_folder
 
     make_folder(folder)
-    file, finished = folder / "run.toml", (folder / "map.ctm").exists()
-    if finished and not (resume or overwrite):
+    if not (folder / "map.ctm").exists():
+        return False
+    if not (resume or overwrite):
         raise FileError(
             f"{folder} holds a finished run; --resume keeps it, --overwrite replaces it, --out takes another."
         )
-    if resume and not overwrite and file.exists():
-        _check_same(file, file.read_text(encoding="utf-8"), text)
-        return finished
-    for name in FILES:
-        (folder / name).unlink(missing_ok=True)
-    file.write_text(text, encoding="utf-8")
-    return False
+    file = folder / "run.toml"
+    if overwrite or not file.exists():
+        return False
+    _check_same(file, file.read_text(encoding="utf-8"), text)
+    return True
+
+
+def write_run(folder: Path, run: str, table: str, record: Mapping[str, Any], map_: MomentMap) -> None:
+    """All files of a run, its map last: what is there before stays until here, and a map says that all is there."""
+    import json
+
+    from ctmoments.evaluate.figures_map import plot_map
+    from ctmoments.use.files import save_picture
+    from ctmoments.use.talk import plain
+
+    (folder / "map.ctm").unlink(missing_ok=True)
+    (folder / "run.toml").write_text(run, encoding="utf-8")
+    (folder / "table.txt").write_text(table + "\n", encoding="utf-8")
+    (folder / "result.json").write_text(json.dumps(plain(record), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    save_picture(folder / "map.png", lambda figure: plot_map(map_, figure=figure))
+    map_.save(folder / "map.ctm")
 
 
 def leave_run(folder: Path) -> None:
-    """Take back a run that could not be done: its run.toml, and the folder if nothing else is in it."""
-    (folder / "run.toml").unlink(missing_ok=True)
-    if not any(folder.iterdir()):
+    """Take back the folder of a run that came to nothing, if it is empty."""
+    if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
 
