@@ -142,7 +142,29 @@ def test_a_run_file_reads_as_it_was_written(tmp_path):
 def test_methods_have_names():
     assert read_method("auto") is None and read_method("Spectral:terms=7").terms == 7
     for name in METHODS:
-        assert type(read_method(name)).__name__.lower() == METHODS[name][1].lower()
+        assert type(read_method(name)).__name__ == METHODS[name][1]
+    assert read_method("momentnet:hidden=32x16,noise=false,learning_rate=3e-3").hidden == (32, 16)
+
+
+@pytest.mark.parametrize("method", ["paper:hidden=8x8,epochs=3", "momentnet:members=2,hidden=8,steps=20"])
+def test_trained_methods_learn_from_the_command(run, tmp_path, method):
+    words = [
+        "learn",
+        "birth-death",
+        "--budget",
+        "600",
+        "--method",
+        method,
+        "--out",
+        tmp_path / "x",
+        "--quiet",
+        "--json",
+    ]
+    code, out, err = run(*words)
+    assert code == 0, err
+    record = json.loads(out)
+    assert record["method"] == METHODS[method.split(":")[0]][1] and record["paths"] <= 600
+    assert run("predict", tmp_path / "x", "birth=10", "death=0.5")[0] == 0
 
 
 def test_predict_one_value_and_many(run, folder, tmp_path):

@@ -14,6 +14,8 @@ from ctmoments.errors import InputError, nearest
 AUTO = "auto"
 METHODS = {
     "spectral": ("learn.spectral", "Spectral"),
+    "momentnet": ("learn.momentnet", "MomentNet"),
+    "paper": ("learn.paper", "PaperMLP"),
 }
 
 
