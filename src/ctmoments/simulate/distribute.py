@@ -85,23 +85,21 @@ def run_distributed(
 ) -> Iterator[Finished]:
     """Blocks of the tasks that `start(threads)` gives, as they are finished."""
     with ExitStack() as stack:
-        client = connect(stack, workers, scheduler)
+        cluster: Any = stack.enter_context(local_cluster(workers or 1)) if scheduler is None else None
+        client = stack.enter_context(connect(scheduler or cluster))
         key = f"ctmoments-{uuid.uuid4().hex}"
         client.register_plugin(JobPlugin(key, job))
         stack.callback(client.unregister_worker_plugin, key)
         tasks, learn = start(max(_threads(client), 1))
-        for result in _Drive(client, key, job, tasks).results():
+        for result in _Drive(client, key, job, tasks, cluster).results():
             learn(result)
             yield result
 
 
-def connect(stack: ExitStack, workers: int | None, scheduler: str | None) -> Client:
-    """A client of the scheduler, or of a cluster of processes that nobody outside this machine can reach."""
-    if scheduler is None:
-        cluster = local_cluster(workers or 1)
-        return stack.enter_context(Client(stack.enter_context(cluster), **CLIENT))
+def connect(scheduler: Any) -> Client:
+    """A client of a scheduler, by its address or its cluster."""
     try:
-        return stack.enter_context(Client(scheduler, **CLIENT))
+        return Client(scheduler, **CLIENT)
     except (OSError, ValueError) as error:
         raise InputError(f"`scheduler` must be the address of a dask scheduler, got {scheduler!r}: {error}.") from None
 
@@ -121,8 +119,9 @@ def _threads(client: Any) -> int:  # dask's annotations know its methods as coro
 class _Drive:
     """The loop of the driver: keeps the scheduler supplied, takes results, runs again what was lost."""
 
-    def __init__(self, client: Any, key: str, job: Job, tasks: Iterator[Task]) -> None:
+    def __init__(self, client: Any, key: str, job: Job, tasks: Iterator[Task], cluster: Any = None) -> None:
         self._client, self._key, self._job, self._tasks = client, key, job, tasks
+        self._cluster, self._wanted = cluster, 0 if cluster is None else len(cluster.workers)
         self._running: dict[Task, list[Any]] = {}
         self._started: dict[Task, float] = {}
         self._attempts: dict[Task, int] = {}
@@ -136,6 +135,7 @@ class _Drive:
             try:
                 task, future = self._done.get(timeout=WAIT)
             except queue.Empty:
+                self._limit()
                 more = more and self._fill()
                 if not more:
                     self._second_starts()
@@ -161,7 +161,10 @@ class _Drive:
     def _limit(self) -> int:
         """Tasks in flight: workers may come and go, so they are counted again every second."""
         if time.monotonic() - self._asked > 1:
-            self._room = min(max(_threads(self._client), 1), MOST_TASKS)
+            threads = _threads(self._client)
+            if self._cluster is not None and threads < self._wanted:
+                self._cluster.scale(self._wanted)  # dask gives up a worker that was killed while it started
+            self._room = min(max(threads, 1), MOST_TASKS)
             self._asked = time.monotonic()
         return self._room
 
