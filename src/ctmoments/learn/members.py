@@ -61,7 +61,7 @@ def rows_of(problem: Problem, paths: xr.DataArray, members: int, seed: int) -> R
 
 
 def weighted_error(outputs: jax.Array, targets: tuple[jax.Array, jax.Array]) -> jax.Array:
-    """Squared error of the mean in units of the noise."""
+    """Squared error with a weight for each output of each row."""
     import jax.numpy as jnp
 
     values, weights = targets
