@@ -126,3 +126,34 @@ def test_settings_that_cannot_be_are_refused():
         MomentNet(members=1)
     with pytest.raises(InputError, match="`edge` must lie in"):
         MomentNet(edge=2)
+
+
+def test_a_simulator_of_your_own_is_learned():
+    problem = ctm.Problem.from_callable(
+        lambda theta, rng: [rng.poisson(theta["k"]), 1.0 + rng.poisson(2 * theta["k"])], ctm.Space(k=(1, 9)), ["X", "Y"]
+    )
+    fitted = ctm.learn_map(problem, budget=3000, method=dataclasses.replace(TINY, members=4), seed=1)
+    assert fitted.card["frame"] == "paths"
+    assert fitted.card["paths"] == 3000
+    # standard errors about 0.1 and 0.3: these are five of them
+    np.testing.assert_allclose(fitted.mean([4.0]), [[4, 9]], atol=0.6)
+    np.testing.assert_allclose(fitted.covariance([4.0]), [[[4, 0], [0, 8]]], atol=2.0)
+
+
+@pytest.mark.parametrize("name", ["sir-two-patch"])
+def test_five_parameters_keep_their_ensemble(name: str):
+    problem = ctm.load_problem(name)
+    fitted = learn_momentnet(problem, 2000, TINY, seed=1)
+    theta = tilted_design(problem, 200, TINY, None, 4)
+    pred = fitted.predict(theta)
+    assert fitted.card["evaluated"] == "ensemble"
+    assert np.linalg.eigvalsh(pred["cov"].values).min() > -1e-9 * float(np.abs(pred["cov"]).max())
+    assert np.isfinite(pred["cov_se"]).all()
+
+
+def test_outputs_without_variance_are_exact(sir):
+    problem = ctm.Problem(sir.model, sir.space, observe=["I", "S + I + R"], times=[0, 2])
+    pred = learn_momentnet(problem, 2000, TINY, seed=1).predict([0.5, 0.002])
+    np.testing.assert_allclose(pred["mean"][0, [0, 2, 3]], [3, 766, 766], rtol=1e-6)
+    assert not pred["cov"].values[0, [0, 2, 3]].any()
+    assert (pred["mean_se"][0, [0, 2, 3]] < 1e-6).all()

@@ -137,11 +137,12 @@ def crossfitted(trained: Trained, rows: Rows, activation: str) -> np.ndarray:
     return outputs
 
 
-def network_of(trained: Trained, activation: str, spread: float) -> Network:
-    """The ensemble as an evaluator."""
+def network_of(trained: Trained, activation: str, spread: float, silent: np.ndarray | None = None) -> Network:
+    """The ensemble as an evaluator; `silent` outputs (a mask) are zero: the frame knows them."""
     parameters, outputs = trained.layers[0][0].shape[1], trained.layers[-1][1].shape[-1]
     return Network(
         weights=tuple(weight for weight, _ in trained.layers), biases=tuple(bias for _, bias in trained.layers),
         activation=activation, input_shift=np.full(parameters, 0.5), input_scale=np.full(parameters, 0.25),
-        output_shift=np.zeros(outputs), output_scale=np.ones(outputs), spread=spread,
+        output_shift=np.zeros(outputs),
+        output_scale=np.ones(outputs) if silent is None else np.where(silent, 0.0, 1.0), spread=spread,
     )  # fmt: skip

@@ -47,7 +47,7 @@ from ctmoments.simulate.design import sample_design
 from ctmoments.simulate.paths import simulate_paths
 from ctmoments.simulate.streams import Purpose, generator
 
-COV_RATE, COV_BATCH, COV_STEPS = 0.5, 4, 0.42  # the covariance's training, relative to the mean's
+COV_RATE, COV_BATCH, COV_STEPS = 0.5, 4, 0.84  # the covariance's training, relative to the mean's
 PILOT_TERMS, FRAME_TERMS = 66, 21  # of the covariance that the frame is taken from, and of the frame
 CONTRAST = 4.0  # a design is at most this much denser or thinner than at its median
 
@@ -208,7 +208,9 @@ def fit_momentnet(
         rows, fitted[:, active], frame, pilot, settings.recipe(learned, covariance=True), seed, options
     )
     spread = (settings.members - 1) / settings.members**0.5
-    mean_part = Scaled(inner=network_of(means, settings.activation, spread), size=frame.size, shift=frame.mean)
+    mean_part = Scaled(
+        inner=network_of(means, settings.activation, spread, deterministic), size=frame.size, shift=frame.mean
+    )
     inner = network_of(factors, settings.activation, spread)
     cov_part = SizedFactor(inner=inner, size=repeated(pilot.spread, len(active)), base=pilot.base)
     card = {

@@ -18,6 +18,8 @@ def deterministic_outputs(problem: Problem) -> np.ndarray:
     >>> bool(deterministic_outputs(load_problem("sir")).any())
     False
     """
+    if not isinstance(problem, Problem):  # a callable: nothing is known of it, and its time 0 may be anything
+        return np.zeros(len(problem.output_components), bool)
     weights = np.array([component.weights for component in problem.components], np.float64)
     fires = np.array([rate != Number(0.0) for rate in problem.model.rates], bool)
     changes = weights @ problem.model.stoichiometry[:, fires]
