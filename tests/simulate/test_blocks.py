@@ -54,6 +54,18 @@ def test_blocks_are_neither_too_small_nor_too_large_for_memory():
         assert Pace.FEWEST <= pace.paths <= 4096 and pace.paths * 8 * 3000 < 2**25
 
 
+def test_the_end_of_a_job_is_cut_small_for_several_threads():
+    network = lower(problem_of({"X": 0}, ["0 -> X @ k"], "X", [1.0], k=(0, 1)))
+    for threads in (1, 2, 5):
+        pace, taken = Pace(network, 100_000, threads), []
+        while pace.left:
+            pace.learn(pace.paths, 1e-9)  # fast: only memory and the end bound a block
+            taken.append(pace.take())
+        assert 100_000 <= sum(taken) < 100_000 + Pace.LAST
+        assert max(taken) <= pace.most
+        assert taken[-1] <= (Pace.LAST if threads > 1 else pace.most)
+
+
 def test_progress_reaches_the_end(capsys):
     """Reports add up to all paths, whatever the blocks."""
     reports = []

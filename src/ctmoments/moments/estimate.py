@@ -117,7 +117,7 @@ def simulate_moments(
     def work(ranges: Ranges, switch: Switch):
         return block_sums(prepared, ranges, switch, lockstep)
 
-    blocks = cut(points, 0, count, RANGE, lambda: block_paths or pace.paths)
+    blocks = cut(points, 0, count, RANGE, (lambda: block_paths) if block_paths else pace.take)
     with (
         progress_bar("simulating", points * count, "paths", progress) as report,
         closing(run_blocks(work, blocks, threads, pace, report)) as results,  # ended at once, whoever is interrupted

@@ -179,17 +179,26 @@ class Stopped(Exception):
 class Pace:
     """How many paths a block holds: few at first, then about `SECONDS` of work, within bounds of memory.
 
-    Results do not depend on it; lanes run idle at the end of a block, so blocks are as long as patience allows.
+    Lanes run idle at the end of a block, so blocks are as long as patience allows; with several threads the last ones
+    are short, so that all threads end together. Results do not depend on it.
     """
 
     SECONDS = 0.4
     FEWEST = 256
+    LAST = 1024  # paths of the shortest block that the end of a job is cut into
 
     def __init__(self, network: Network, paths: int, threads: int) -> None:
         memory = BLOCK_BYTES // (8 * padded(network.outputs))
-        share = -(-paths // (4 * threads)) if threads > 1 else paths  # some for each thread: all end together
-        self.most = max(min(memory, BLOCK_PATHS, share), self.FEWEST)
+        self.most = max(min(memory, BLOCK_PATHS, paths), self.FEWEST)
         self.paths = min(self.most, 4096)
+        self.left, self.threads = paths, threads
+
+    def take(self) -> int:
+        """The length of the next block."""
+        share = self.left if self.threads == 1 else max(-(-self.left // (2 * self.threads)), self.LAST)
+        taken = min(self.paths, max(share, self.FEWEST))
+        self.left = max(self.left - taken, 0)
+        return taken
 
     def learn(self, paths: int, seconds: float) -> None:
         """Move towards blocks of the wanted length."""

@@ -91,7 +91,7 @@ def simulate_paths(
 
     threads = thread_count(threads)
     pace = Pace(prepared.network, points * count, threads)
-    blocks = cut(points, first, count, RANGE, lambda: pace.paths)
+    blocks = cut(points, first, count, RANGE, pace.take)
     with (
         progress_bar("simulating", points * count, "paths", progress) as report,
         closing(run_blocks(work, blocks, threads, pace, report)) as results,  # ended at once, whoever is interrupted
