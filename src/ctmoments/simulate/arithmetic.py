@@ -70,7 +70,7 @@ def draw(on: Arithmetic, state: tuple[Word, ...]) -> tuple[Word, tuple[Word, ...
     """One word of xoshiro256+ (Blackman & Vigna 2021) and the state after it.
 
     Its lowest bits are linear in the state and are thrown away by `uniform`; the others are as good as those of
-    xoshiro256++, which costs 4 % of an event more.
+    xoshiro256++, which takes two operations a word more.
     """
     s0, s1, s2, s3 = state
     word = on.word_add(s0, s3)
