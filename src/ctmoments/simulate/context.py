@@ -18,7 +18,7 @@ class Cell(IntEnum):
     KEYS = 4  # row -> two uint64: the address absorbed up to the point
     COLUMNS = 5  # row -> parameter columns, float64
     START = 6  # row -> amounts at t = 0, float64
-    TIMES = 7  # output times, float64
+    TIMES = 7  # marked times, float64: those of the outputs, in order
     OUTPUTS = 8  # path -> outputs, int64, rows of `padded(outputs)`
     STATUS = 9  # path -> status, int64
     EVENTS = 10  # path -> events fired, int64
@@ -27,6 +27,11 @@ class Cell(IntEnum):
     STOP = 13  # address of a flag, int64: not 0 asks to return
     DONE = 14  # address of a count of ended paths, int64
     TABLES = 15  # what a sparse kernel knows of its network, int64
+    MARKS = 16  # number of marked times
+    OUTPUT_OF = 17  # marked time -> number of the output time, int64, -1 for none (records only)
+    STEPS = 18  # address of two int64: steps recorded so far, steps that there is room for (records only)
+    STEP_ROWS = 19  # step -> row of cells (records only)
+    REACH = 20  # float64: movement after which a step closes (records only)
 
 
 def padded(outputs: int) -> int:

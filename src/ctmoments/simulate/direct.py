@@ -11,6 +11,8 @@ on fresh results would drain it (30 ns an output before, 15 after); hence three 
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from llvmlite import ir
 
 from ctmoments.simulate import arithmetic
@@ -21,20 +23,40 @@ from ctmoments.simulate.pathkernel import PathKernel
 from ctmoments.simulate.rates import RateWriter
 
 
+class Turn(NamedTuple):
+    """One event in a vector of lanes: before it, what was drawn, and where lanes, copy before and copy after begin."""
+
+    amounts: list[Any]
+    rates: list[Any]
+    past: list[Any]  # masks: the threshold is past the first r + 1 sums
+    step: Any  # the waiting time, perhaps infinite
+    first: Any
+    current: Any
+    written: Any
+
+
 class DirectKernel(PathKernel):
     """All rates of all lanes at each turn: the fastest way up to a few dozen reactions."""
 
     @property
+    def kept(self) -> list[str]:
+        """Fields that a lane has once."""
+        columns = [f"c{k}" for k in range(len(self.network.columns))]
+        return ["next", "r0", "r1", "r2", "r3", "path", "cursor", "born", *columns]
+
+    @property
+    def written(self) -> list[str]:
+        """Fields that every turn writes, in three copies."""
+        return ["time", "total", "least", *(f"x{i}" for i in range(len(self.network.species)))]
+
+    @property
     def fields(self) -> dict[str, int]:
-        slots, columns = len(self.network.species), len(self.network.columns)
-        names = ["next", "r0", "r1", "r2", "r3", "path", "cursor", "born"] + [f"c{k}" for k in range(columns)]
-        names += ["time", "total", "least"] + [f"x{i}" for i in range(slots)]
-        return {name: i for i, name in enumerate(names)}
+        return {name: i for i, name in enumerate([*self.kept, *self.written])}
 
     @property
     def copy(self) -> int:
-        """Cells of one copy of what a turn writes (the fields from "time" on). Two more follow the last field."""
-        return (len(self.network.species) + 3) * self.lanes
+        """Cells of one copy of what a turn writes. Two more follow the last field."""
+        return len(self.written) * self.lanes
 
     @property
     def live(self) -> int:
@@ -140,7 +162,8 @@ class DirectKernel(PathKernel):
             self._put(builder, time, lanes, "time", written)
             self._put(builder, total, lanes, "total", written)
             threshold = on.mul(arithmetic.uniform(on, choice_word), total)
-            self._fire(builder, on, lanes, amounts, sums, threshold, written)
+            past = [on.compare("ge", threshold, partial) for partial in sums[:-1]]
+            self._fire(builder, on, lanes, amounts, past, written)
             in_time = on.compare("lt", time, self._get(builder, lanes, "next", first))
             calm = on.both(in_time, on.compare("lt", total, bound))
             watched = [rates[r] for r in network.checked] + [amounts[i] for i in network.guarded]
@@ -150,17 +173,22 @@ class DirectKernel(PathKernel):
                     least = on.select(on.compare("lt", value, least), value, least)
                 self._put(builder, least, lanes, "least", written)
                 calm = on.both(calm, on.compare("ge", least, on.real(0.0)))
+            unmoved = self._observe(builder, on, lanes, Turn(amounts, rates, past, step, first, current, written))
+            if unmoved is not None:
+                calm = on.both(calm, unmoved)
             bits = on.mask_bits(on.negate(calm))
             loop.carry = builder.or_(loop.carry, builder.shl(bits, first))
         return builder.and_(loop.carry, load(builder, WORD, lanes, word(self.live)))
 
-    def _fire(self, builder: ir.IRBuilder, on: Lanes, lanes, amounts, sums, threshold, written) -> None:
-        """Reaction r fires when `threshold` is past the first r sums: changes telescope over them.
+    def _observe(self, builder: ir.IRBuilder, on: Lanes, lanes, turn: Turn) -> Any:
+        """A chance to follow the event; a mask of lanes that need no attention for it, or None."""
 
-        `threshold` is below the total (`arithmetic.uniform`), so a reaction of rate 0 cannot be chosen.
+    def _fire(self, builder: ir.IRBuilder, on: Lanes, lanes, amounts, past, written) -> None:
+        """Reaction r fires when the threshold is `past` the first r sums: changes telescope over them.
+
+        The threshold is below the total (`arithmetic.uniform`), so a reaction of rate 0 cannot be chosen.
         """
         changes = self.network.changes
-        past = [on.compare("ge", threshold, partial) for partial in sums[:-1]]
         for i, amount in enumerate(amounts):
             steps = [row[i] for row in changes] or [0]
             if steps[0]:
@@ -192,14 +220,19 @@ class DirectKernel(PathKernel):
                 value = load(builder, REAL, base, builder.add(first, word(i)))
                 self._store_one(builder, value, lanes, f"{prefix}{i}", at)
 
-    def _answered(self, builder: ir.IRBuilder, context, lanes, lane, after) -> None:
-        """The turn since then compared with an output time that is now past: answer its flag, if that was all."""
+    def _unmoved(self, builder: ir.IRBuilder, on: Lanes, lanes, lane, since) -> Any:
+        """Whether what `_observe` watches was calm in the turn since then, or None."""
+
+    def _answered(self, builder: ir.IRBuilder, context, lanes, lane, now, after) -> None:
+        """The turn since then compared with a marked time that is now past: answer its flag, if that was all."""
         on, since = Lanes(builder, 1), builder.add(lane, after)
         time, total = (self._one(builder, lanes, name, since) for name in ("time", "total"))
         least = self._least(builder, lanes, since)
         bound = load(builder, REAL, context, word(Cell.RATE_BOUND))
         sound = on.both(on.compare("lt", total, bound), on.compare("ge", least, on.real(0.0)))
         calm = on.both(on.compare("lt", time, self._one(builder, lanes, "next", lane)), sound)
+        unmoved = self._unmoved(builder, on, lanes, lane, since)
+        calm = calm if unmoved is None else on.both(calm, unmoved)
         bit = builder.shl(builder.zext(calm, WORD), lane)
         cell = word(self.calmed)
         store(builder, builder.or_(load(builder, WORD, lanes, cell), bit), lanes, cell)

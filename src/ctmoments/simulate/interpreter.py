@@ -8,7 +8,10 @@ In: a problem, one parameter value, an address. Out: a `Path`. Same arithmetic (
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -42,6 +45,21 @@ class Path:
     events: int
 
 
+class Event(NamedTuple):
+    """What a path draws in some state: the time at which it would jump, and where."""
+
+    began: float
+    amounts: list[float]
+    rates: list[float]
+    time: float
+    threshold: float
+
+    @property
+    def chosen(self) -> int:
+        """The first reaction whose cumulated rate is above the threshold."""
+        return next(r for r, cumulated in enumerate(accumulate(self.rates)) if self.threshold < cumulated)
+
+
 def interpret_path(
     problem: Problem,
     theta: xr.DataArray,
@@ -53,37 +71,41 @@ def interpret_path(
 ) -> Path:
     """The path of replicate `replicate` at row `row` of `theta` (point, parameter), as `as_theta` returns it."""
     network = lower(problem)
-    here = theta.isel(point=[row])
-    columns = column_values(problem, network, here.values)[0]
-    amounts = start_values(problem, network, here.values)[0]
-    state = path_state(seed, purpose, here["point"].values[0], replicate)
-    return _run(network, columns.tolist(), amounts.tolist(), tuple(map(int, state)), max_events)
-
-
-def _run(network: Network, columns: list[float], amounts: list[float], state: tuple, max_events: int) -> Path:
     outputs = np.zeros((len(network.weights), len(network.times)), object)
-    time, cursor, events = 0.0, 0, 0
-    while True:
-        rates = _rates(network, columns, amounts)
-        sums = [rates[0]]
-        for rate in rates[1:]:
-            sums.append(sums[-1] + rate)
-        total = sums[-1]
-        waiting_word, state = arithmetic.draw(ON, state)
-        choice_word, state = arithmetic.draw(ON, state)
-        time = time + ON.div(arithmetic.exponential(ON, waiting_word), total)
-        failure = _failure(network, amounts, rates, total, time, events > max_events)
+    cursor = 0
+    for number, event in enumerate(walk(problem, theta, row, replicate, seed, purpose)):
+        *_, total = accumulate(event.rates)
+        failure = _failure(network, event, total, number > max_events)
         if failure is not None:
-            return _path(outputs, failure, min(events, max_events))
-        while cursor < len(network.times) and not time < network.times[cursor]:
+            return _path(outputs, failure, min(number, max_events))
+        while cursor < len(network.times) and not event.time < network.times[cursor]:
             for component, weights in enumerate(network.weights):
-                outputs[component, cursor] = sum(w * int(x) for w, x in zip(weights, amounts, strict=True))
+                outputs[component, cursor] = sum(w * int(x) for w, x in zip(weights, event.amounts, strict=True))
             cursor += 1
         if cursor == len(network.times):
-            return _path(outputs, Status.ABSORBED if total == 0.0 else Status.FINISHED, events)
-        chosen = _choose(sums, arithmetic.uniform(ON, choice_word) * total)
-        amounts = [x + change for x, change in zip(amounts, network.changes[chosen], strict=True)]
-        events += 1
+            return _path(outputs, Status.ABSORBED if total == 0.0 else Status.FINISHED, number)
+    raise AssertionError("a walk has no end of its own")
+
+
+def walk(
+    problem: Problem, theta: xr.DataArray, row: int, replicate: int, seed: int, purpose: Purpose = Purpose.PATHS
+) -> Iterator[Event]:
+    """The events of a path, without end: who looks at them says when it is over."""
+    network = lower(problem)
+    here = theta.isel(point=[row])
+    columns = column_values(problem, network, here.values)[0].tolist()
+    amounts = start_values(problem, network, here.values)[0].tolist()
+    state = tuple(map(int, path_state(seed, purpose, here["point"].values[0], replicate)))
+    time = 0.0
+    while True:
+        rates = _rates(network, columns, amounts)
+        *_, total = accumulate(rates)
+        waiting_word, state = arithmetic.draw(ON, state)
+        choice_word, state = arithmetic.draw(ON, state)
+        began, time = time, time + ON.div(arithmetic.exponential(ON, waiting_word), total)
+        event = Event(began, amounts, rates, time, arithmetic.uniform(ON, choice_word) * total)
+        yield event
+        amounts = [x + change for x, change in zip(amounts, network.changes[event.chosen], strict=True)]
 
 
 def _rates(network: Network, columns: list[float], amounts: list[float]) -> list[float]:
@@ -93,22 +115,17 @@ def _rates(network: Network, columns: list[float], amounts: list[float]) -> list
     return [writer.real(rate) for rate in network.rates] or [0.0]
 
 
-def _failure(network: Network, amounts, rates, total: float, time: float, too_many: bool) -> Status | None:
+def _failure(network: Network, event: Event, total: float, too_many: bool) -> Status | None:
     """Why a path cannot go on. The event limit comes first: a kernel notices it late, and must end the same way."""
     if too_many:
         return Status.EVENT_LIMIT
-    if any(amounts[i] < 0.0 for i in network.guarded):
+    if any(event.amounts[i] < 0.0 for i in network.guarded):
         return Status.OUT_OF_RANGE
-    if not total < math.inf or any(not rate >= 0.0 for rate in rates):
+    if not total < math.inf or any(not rate >= 0.0 for rate in event.rates):
         return Status.BAD_RATE
-    if total * time > CLOCK_LIMIT and time < math.inf:
+    if total * event.time > CLOCK_LIMIT and event.time < math.inf:
         return Status.CLOCK_STUCK
     return None
-
-
-def _choose(sums: list[float], threshold: float) -> int:
-    """The first reaction whose cumulated rate is above the threshold."""
-    return next(r for r, cumulated in enumerate(sums) if threshold < cumulated)
 
 
 def _path(outputs: np.ndarray, status: Status, events: int) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -125,47 +125,58 @@ def thread_count(threads: int | None) -> int:
 
 
 @dataclass(frozen=True)
-class _Compiled:
+class Compiled:
+    """A kernel ready to run."""
+
     simulate: Callable[[int], int]
     cells: int  # of lane memory
     tables: np.ndarray
 
 
 @built_once(maxsize=64)
-def _compiled(network: Network, width: int, groups: int) -> _Compiled:
+def _compiled(network: Network, width: int, groups: int) -> Compiled:
     if network.sparse:
         graph = build_graph(network)
         kernel: PathKernel = SparseKernel(graph, width, max(1, SPARSE_LANES // width))
         tables = graph.tables
     else:
         kernel, tables = DirectKernel(network, width, groups), np.zeros(1, np.int64)
-    return _Compiled(compile_function(kernel.text(), "simulate"), kernel.cells, tables)
+    return Compiled(compile_function(kernel.text(), "simulate"), kernel.cells, tables)
 
 
 def run_block(prepared: Prepared, ranges: Ranges, switch: Switch, lockstep: Lockstep | None = None) -> Block:
     """Simulate the paths of `ranges` in this thread."""
-    network = prepared.network
     step = lockstep or Lockstep(vector_width())
-    compiled = _compiled(network, step.width, step.groups)
+    compiled = _compiled(prepared.network, step.width, step.groups)
+    return run_kernel(compiled, prepared, ranges, switch, np.array(prepared.network.times), {})
+
+
+def run_kernel(
+    compiled: Compiled, prepared: Prepared, ranges: Ranges, switch: Switch, marks: np.ndarray,
+    more: Mapping[Cell, np.ndarray | float],
+) -> Block:  # fmt: skip
+    """Run a kernel over the paths of `ranges`; `marks` are its marked times, `more` what else its context holds."""
     paths = ranges.paths
     row = np.repeat(ranges.row, ranges.count)
     replicate = (np.arange(paths) - np.repeat(ranges.offset - ranges.first, ranges.count)).astype(np.uint64)
-    outputs = np.zeros((paths, padded(network.outputs)), np.int64)
+    outputs = np.zeros((paths, padded(prepared.network.outputs)), np.int64)
     status, events, done = np.zeros(paths, np.int64), np.zeros(paths, np.int64), np.zeros(1, np.int64)
-    times = np.array(network.times)
     memory = np.zeros(compiled.cells + 8)
     lanes = memory[(-memory.ctypes.data // 8) % 8 :]  # vectors want 64-byte addresses
     context = np.zeros(len(Cell), np.uint64)
-    for cell, array in (
-        (Cell.LANES, lanes), (Cell.ROW, row), (Cell.REPLICATE, replicate), (Cell.KEYS, prepared.keys),
-        (Cell.COLUMNS, prepared.columns), (Cell.START, prepared.start), (Cell.TIMES, times), (Cell.OUTPUTS, outputs),
-        (Cell.STATUS, status), (Cell.EVENTS, events), (Cell.STOP, switch.stop), (Cell.DONE, done),
-        (Cell.TABLES, compiled.tables),
-    ):  # fmt: skip
-        context[cell] = array.ctypes.data
-    context[Cell.PATHS], context[Cell.MAX_EVENTS] = paths, prepared.max_events
-    bound = CLOCK_LIMIT / times[-1] if times[-1] > 0 else np.inf
-    context[Cell.RATE_BOUND] = np.float64(bound).view(np.uint64)
+    bound = CLOCK_LIMIT / marks[-1] if marks[-1] > 0 else np.inf
+    holds: dict[Cell, np.ndarray | float] = {
+        Cell.LANES: lanes, Cell.ROW: row, Cell.REPLICATE: replicate, Cell.KEYS: prepared.keys,
+        Cell.COLUMNS: prepared.columns, Cell.START: prepared.start, Cell.TIMES: marks, Cell.OUTPUTS: outputs,
+        Cell.STATUS: status, Cell.EVENTS: events, Cell.STOP: switch.stop, Cell.DONE: done,
+        Cell.TABLES: compiled.tables, Cell.PATHS: paths, Cell.MAX_EVENTS: prepared.max_events,
+        Cell.MARKS: len(marks), Cell.RATE_BOUND: bound, **more,
+    }  # fmt: skip
+    for cell, value in holds.items():
+        if isinstance(value, np.ndarray):
+            context[cell] = value.ctypes.data
+        else:
+            context[cell] = value if isinstance(value, int) else np.float64(value).view(np.uint64)
     compiled.simulate(context.ctypes.data)
     if switch.stop[0] and done[0] < paths:
         raise Stopped

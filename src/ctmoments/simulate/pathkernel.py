@@ -7,7 +7,7 @@ trouble: it records outputs and decides how a path ends. `renew` counts ended la
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
@@ -17,6 +17,15 @@ from ctmoments.simulate.context import CLOCK_LIMIT, Cell, padded
 from ctmoments.simulate.ir import POINTER, REAL, WORD, Lanes, counting, declare, each_bit, load, store, word
 from ctmoments.simulate.network import Network
 from ctmoments.simulate.streams import GOLDEN
+
+
+class Mark(NamedTuple):
+    """A marked time that a path passes: its number, which path, where the lane was before the jump and after it."""
+
+    cursor: Any
+    path: Any
+    before: Any
+    now: Any
 
 
 class PathKernel:
@@ -70,8 +79,12 @@ class PathKernel:
         """The least of what is watched for being negative."""
         return self._one(builder, lanes, "least", at)
 
-    def _answered(self, builder: ir.IRBuilder, context: Any, lanes: Any, lane: Any, after: Any) -> None:
-        """A chance to look at what the lane did since it was flagged."""
+    def _answered(self, builder: ir.IRBuilder, context: Any, lanes: Any, lane: Any, now: Any, after: Any) -> None:
+        """A chance to look at the jump that flagged the lane, and at what the lane did since."""
+
+    def _mark(self, builder: ir.IRBuilder, context: Any, lanes: Any, lane: Any, at: Mark) -> None:
+        """The path passes a time that is marked: here each is an output time."""
+        self._record(builder, context, lanes, lane, at.before, at.path, at.cursor)
 
     # ---- what happens to a lane that is not calm ----
 
@@ -85,7 +98,7 @@ class PathKernel:
         on = Lanes(builder, 1)
         lanes = self._pointer(builder, context, Cell.LANES)
         times = self._pointer(builder, context, Cell.TIMES)
-        count = word(len(self.network.times))
+        count = self._number(builder, context, Cell.MARKS)
         with each_bit(builder, flagged) as loop:
             lane, so_far = loop.index, loop.carry
             jumped = builder.add(lane, now)
@@ -124,7 +137,7 @@ class PathKernel:
             cursor_now = self._one(builder, lanes, "cursor", lane, WORD)
             builder.cbranch(failed, close, passing)
 
-            # outputs whose time is not after the new time see the state before the jump (the left limit)
+            # marked times that are not after the new time see the state before the jump (the left limit)
             builder.position_at_end(passing)
             cursor = builder.phi(WORD)
             cursor.add_incoming(cursor_now, judged)
@@ -136,12 +149,13 @@ class PathKernel:
             write = builder.append_basic_block("write")
             builder.cbranch(on.compare("lt", time, due), recorded, write)
             builder.position_at_end(write)
-            self._record(builder, context, lanes, lane, before, path, cursor)
+            self._mark(builder, context, lanes, lane, Mark(cursor, path, before, now))
             cursor.add_incoming(builder.add(cursor, word(1)), builder.block)
             builder.branch(passing)
             builder.position_at_end(recorded)
             self._store_one(builder, cursor, lanes, "cursor", lane)
-            self._answered(builder, context, lanes, lane, after)
+            self._answered(builder, context, lanes, lane, now, after)
+            settled = builder.block
             builder.cbranch(builder.icmp_unsigned("==", cursor, count), close, on_with_it)
 
             builder.position_at_end(close)
@@ -156,7 +170,7 @@ class PathKernel:
 
             builder.position_at_end(on_with_it)
             result = builder.phi(WORD)
-            result.add_incoming(so_far, recorded)
+            result.add_incoming(so_far, settled)
             result.add_incoming(ended, close)
             loop.carry = result
         builder.ret(loop.carry)
