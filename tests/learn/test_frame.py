@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from predict.maps import expansion
 
-from ctmoments.learn.frame import chunks, forward, framed_covariance, pilot_frame
+from ctmoments.learn.frame import chunks, forward, framed_covariance, without_leverage
 from ctmoments.learn.indexset import index_set
+from ctmoments.learn.pilot import pilot_frame
+from ctmoments.learn.regress import equations_of, solve
 from ctmoments.learn.sources import Batch
 from ctmoments.predict.covariance import lower
 
@@ -52,3 +54,22 @@ def test_the_frame_makes_the_covariance_nearly_the_identity():
         xx, xy, yy = np.average(targets[side], axis=0, weights=weights[side])
         assert abs(xy / np.sqrt(xx * yy)) < 0.25
     assert sum(len(part.unit) for part in chunks(batch, 2)) == 8000
+
+
+def test_residuals_without_leverage_are_as_noisy_as_the_rows():
+    """40 terms through 120 rows of unit variance: residuals alone have about 0.7; 300 fits, standard error 0.005."""
+    index, one = index_set(2, 40), expansion(1, 0, offset=0.0, seed=9)
+    one = type(one)(
+        index=one.index, coefficients=np.zeros_like(one.coefficients) + (np.arange(len(one.index)) == 0)[:, None]
+    )
+    plain, corrected = [], []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        unit = rng.random((120, 2))
+        truth = 3 * np.cos(3 * unit[:, :1] + 2 * unit[:, 1:])
+        rows = Batch(unit, truth + rng.normal(size=(120, 1)), None, np.ones(120))
+        solution = solve(equations_of(unit, rows.mean, rows.weights, index))
+        plain.append(((rows.mean - solution.values(unit)) ** 2).mean())
+        corrected.append(((rows.mean - without_leverage(rows, solution, one, rows.weights)) ** 2).mean())
+    assert np.mean(plain) < 0.93
+    assert abs(np.mean(corrected) - 1) < 0.04

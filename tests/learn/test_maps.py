@@ -42,7 +42,7 @@ def test_a_map_from_paths_is_right_and_says_what_it_cost(learned):
     score = score_map(learned, death_moments(learned.problem)).attrs
     assert score["rrmse_mean"] < 0.005 and score["rfe_mean"] < 0.08
     card = learned.card
-    assert (card["paths"], card["training_paths"]) == (20_000, 19_600)
+    assert card["paths"] == 20_000 and 19_500 < card["training_paths"] <= 19_600  # as many at each point
     assert card["events"] > 20_000 and card["failed_paths"] == 0 and card["method"] == "Spectral"
     assert 0.8 < card["validation"]["whitened_variance"] < 1.2
 

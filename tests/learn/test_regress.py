@@ -4,17 +4,19 @@ import numpy as np
 import pytest
 
 from ctmoments.learn.indexset import index_set, order_of
-from ctmoments.learn.regress import NormalEquations, solve
-from ctmoments.learn.sizes import fit_size
+from ctmoments.learn.regress import NormalEquations, equations_of, find_stretch, solve
+from ctmoments.learn.sizes import choose_size, fit_size
 from ctmoments.predict.chebyshev import basis
 
 
 @pytest.mark.parametrize("parameters", range(1, 7))
 def test_index_sets_are_closed_below_and_within_bounds(parameters):
     """A set that holds a product must hold all with smaller degrees, else an expansion could not be shifted."""
-    index = index_set(parameters, 300)
-    assert len(index) <= 300 and len({tuple(row) for row in index}) == len(index)
-    assert (index[0] == 0).all() and (np.diff(order_of(index)) >= -1e-9).all()
+    stretch = None if parameters < 3 else np.linspace(0.6, 1.9, parameters)
+    index = index_set(parameters, 300, stretch)
+    assert (parameters == 1 or 250 < len(index)) and len(index) <= 300
+    assert len({tuple(row) for row in index}) == len(index)
+    assert (index[0] == 0).all() and (np.diff(order_of(index, stretch)) >= -1e-8).all()
     held = {tuple(row) for row in index}
     for row in index:
         for d in np.flatnonzero(row):
@@ -89,3 +91,43 @@ def test_sizes_follow_the_mean_of_skewed_numbers():
 def test_sizes_of_nothing_are_one():
     unit = np.random.default_rng(5).random((50, 2))
     np.testing.assert_array_equal(fit_size(unit, np.zeros(50), np.ones(50), 1.0).values(unit), 1.0)
+
+
+def test_the_stretch_finds_the_parameter_that_matters_less():
+    """One wave along the first parameter, a slope along the second: the prior may fall faster there."""
+    rng = np.random.default_rng(6)
+    unit = rng.random((2000, 2))
+    targets = np.stack([np.cos(9 * unit[:, 0]) + 0.3 * unit[:, 1], np.sin(8 * unit[:, 0]) * unit[:, 1]], axis=1)
+    equations = equations_of(unit, targets + 0.3 * rng.normal(size=(2000, 2)), np.ones(2000), index_set(2, 240))
+    stretch = find_stretch(equations)
+    assert stretch[0] < 0.75 and stretch.prod() == pytest.approx(1)
+    far = {name: np.mean((solve(equations, each).values(unit) - targets) ** 2) for name, each in
+           (("plain", None), ("stretched", stretch))}  # fmt: skip
+    assert far["stretched"] < 0.85 * far["plain"]
+
+
+def test_the_spread_is_not_zero_where_noise_hides_everything():
+    """Targets of noise alone: the best prior is that nothing is there; the spread must still be that of a few terms."""
+    rng = np.random.default_rng(7)
+    unit = rng.random((2000, 2))
+    solution = solve(equations_of(unit, rng.normal(size=(2000, 50)), np.ones(2000), index_set(2, 66)))
+    terms = 2000 * solution.spread(unit).mean(axis=0)  # as many as a plain fit would have for this variance
+    assert terms.min() > 1  # with the best prior 2e-4
+
+
+def test_a_size_follows_where_that_helps_and_stays_plain_where_it_does_not():
+    """A norm over three decades needs its size; constant targets whose noise varies need none."""
+    rng = np.random.default_rng(8)
+    unit = rng.random((3000, 2))
+    norm = np.exp(6 * unit[:, 0] ** 2 * unit[:, 1])
+
+    def chosen(truth: np.ndarray, noise: np.ndarray) -> int:
+        values = (truth + noise * rng.normal(size=3000))[:, None]
+        size = choose_size(
+            unit, values[:, 0] ** 2, np.ones(3000), lambda size, rows: values[rows] / size.values(unit[rows]), 1,
+            index_set(2, 66), 120,
+        )  # fmt: skip
+        return len(size.inner.coefficients)
+
+    assert chosen(norm, 0.3 * norm) > 1
+    assert chosen(np.ones(3000), 0.1 + unit[:, 0]) == 1

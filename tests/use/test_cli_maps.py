@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import xarray as xr
+from helpers import child_environment
 
 import ctmoments as ctm
 from ctmoments.use.cli import main
 from ctmoments.use.methods import METHODS, read_method
-from ctmoments.use.run import FILES, Settings, read_run, run_text
+from ctmoments.use.run import FILES, STORE, Settings, read_run, run_text
 
 BUDGET = 1500
 
@@ -37,7 +40,7 @@ def folder(tmp_path_factory):
 
 
 def test_a_run_folder_tells_everything(run, folder):
-    assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, STORE, f"{STORE}.lock"])
     map_ = ctm.load_map(folder / "map.ctm")
     expected = ctm.learn_map(ctm.load_problem("birth-death"), budget=BUDGET, seed=1)
     theta = ctm.sample_design(map_.problem, 5, seed=2)
@@ -86,6 +89,43 @@ def test_an_overwriting_run_that_fails_leaves_the_old_one(run, folder):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_a_killed_run_goes_on_to_the_same_map(folder, tmp_path):
+    """Killed once blocks are in its store, before the map: the paths are kept, and the end is that of a calm run."""
+    out = tmp_path / "killed"
+    words = ["learn", "birth-death", "--budget", str(BUDGET), "--seed", "1", "--out", str(out), "--quiet"]
+    code = (
+        "import os, sys; import ctmoments.learn.budget as budget; from ctmoments.use.cli import main\n"
+        "budget.fit_spectral = lambda *_: os.kill(os.getpid(), 9)\n"
+        f"main({words!r})"
+    )
+    assert subprocess.run([sys.executable, "-c", code], env=child_environment()).returncode == -9
+    assert sorted(path.name for path in out.iterdir()) == [STORE, f"{STORE}.lock", "run.toml"]
+    before = (out / STORE).read_bytes()
+    assert main([*words[:3], "1600", *words[4:]]) == 2  # another run is refused
+    assert main(words) == 0
+    assert (out / STORE).read_bytes() == before  # nothing was simulated again
+    done, expected = ctm.load_map(out / "map.ctm"), ctm.load_map(folder / "map.ctm")
+    theta = ctm.sample_design(done.problem, 5, seed=2)
+    np.testing.assert_array_equal(done.covariance(theta), expected.covariance(theta))
+
+
+def test_a_target_moves_a_finished_run_on(run, tmp_path):
+    words = ["learn", "birth-death", "--target-error", "0.05", "--seed", "1", "--method", "spectral:terms=30"]
+    words += ["--out", tmp_path / "t", "--json", "--quiet"]
+    first = json.loads(run(*words)[1])
+    assert first["expected_rrmse"] <= 0.05
+    again = run(*words, "--resume")
+    assert again[0] == 0 and json.loads(again[1]) == first
+    words[3] = "0.02"
+    assert run(*words)[0] == 2
+    code, out, err = run(*words, "--resume")
+    assert code == 0, err
+    second = json.loads(out)
+    assert second["expected_rrmse"] <= 0.02 and second["paths"] > 2 * first["paths"]
+    code, _, err = run("learn", "birth-death", "--target-error", "much", "--out", tmp_path / "x")
+    assert code == 2 and "share such as 0.01" in err and not (tmp_path / "x").exists()
+
+
 def test_exact_labels_need_no_budget(run, tmp_path):
     code, out, err = run(
         "learn", "birth-death", "--labels", "exact", "--points", "40", "--out", tmp_path / "x", "--json"
@@ -130,7 +170,15 @@ def test_a_run_file_is_checked(run, tmp_path, line, told):
 
 def test_a_run_file_reads_as_it_was_written(tmp_path):
     settings = Settings(
-        budget=7, points=3, replicates=2, labels="exact", method="spectral:terms=3", seed=2**63, device="cpu"
+        budget=7,
+        points=3,
+        replicates=2,
+        labels="exact",
+        method="spectral:terms=3",
+        seed=2**63,
+        device="cpu",
+        target_error="0.01,0.1",
+        max_budget=9,
     )
     path = tmp_path / "run.toml"
     path.write_text(run_text(ctm.load_problem("sir"), settings))

@@ -14,6 +14,7 @@ from ctmoments.evaluate.figures import HEADLINE, ROW_SIZE, draw_matrix, draw_mom
 from ctmoments.evaluate.style import FAINT, INK, amount_colours, line, style
 from ctmoments.model.space import Log
 from ctmoments.moments.whiten import correlation
+from ctmoments.predict.account import own_errors
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,17 +53,6 @@ def diagonal(map_: MomentMap) -> np.ndarray:
     """Three values across the box."""
     space = map_.problem.space
     return space.from_unit(np.repeat(np.array(SHOWN)[:, None], len(space.parameters), axis=1))
-
-
-def own_errors(map_: MomentMap, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The map's standard errors of mean and covariance at each value, relative to their size."""
-    data = map_.predict(theta, on_outside="nan")
-    mean, cov = data["mean"].values, data["cov"].values
-    mean_size, cov_size = np.linalg.norm(mean, axis=1), np.linalg.norm(cov, axis=(1, 2))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean_error = np.linalg.norm(data["mean_se"].values, axis=1) / mean_size
-        cov_error = np.linalg.norm(data["cov_se"].values, axis=(1, 2)) / cov_size
-    return mean_error, cov_error
 
 
 def draw_own_errors(axes: np.ndarray, map_: MomentMap) -> None:

@@ -1,7 +1,8 @@
 """The frame that targets are measured in: smooth sizes, weights, and a triangle B(θ) that makes the covariance plain.
 
-In: a pilot of targets. Out: a frozen `Frame`. Whatever it is, regression in it stays unbiased: sizes and B multiply
-targets before, and predictions after. A good frame makes targets smooth, evenly noisy and nearly uncorrelated.
+In: sizes and B (`pilot.py` finds them), rows. Out: targets and weights. Whatever a frame is, regression in it stays
+unbiased: sizes and B multiply targets before, and predictions after. A good one makes targets smooth, evenly noisy and
+nearly uncorrelated.
 """
 
 from __future__ import annotations
@@ -11,20 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ctmoments.learn.indexset import index_set
-from ctmoments.learn.regress import NormalEquations, Solution, solve
-from ctmoments.learn.sizes import fit_size
+from ctmoments.learn.regress import Solution
 from ctmoments.learn.sources import Batch
 from ctmoments.predict.chebyshev import Chebyshev, basis
-from ctmoments.predict.covariance import floor_eigenvalues, lower, symmetric
+from ctmoments.predict.covariance import lower
 from ctmoments.predict.evaluator import Evaluator
 from ctmoments.simulate.streams import Purpose, generator
 
-BASE_FLOOR = 0.1  # eigenvalues of a simulated pilot's covariance below this share of their mean are noise
-EXACT_FLOOR = 1e-7  # those of exact labels are not
-TEMPER = 0.5  # rows weigh as (local variance)^-TEMPER: between efficiency and the relative error that is scored
+TEMPER = 0.75  # rows weigh as (local variance)^-TEMPER: between efficiency and the relative error that is scored
 CHUNK_NUMBERS = 4_000_000  # targets of the covariance held at once
-TAME = 40.0  # largest eigenvalue of the covariance in the frame
+MOST_LEVERAGE = 0.8  # a row that decides its own fit tells no noise
 PLACES = 30  # points for each term where a smooth function is tabulated
 
 
@@ -38,6 +35,7 @@ class Frame:
     spread: Evaluator  # root of the residual variance, averaged over active outputs
     base: Evaluator  # B
     cov_noise: Evaluator  # variance of an entry of B⁻¹ e eᵀ B⁻ᵀ / spread², averaged over entries
+    base_spread: Evaluator | None = None  # variance of an entry of B Bᵀ over that of one path's; None where exact
 
     def mean_rows(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Targets of the mean, and the weights of their rows."""
@@ -72,7 +70,7 @@ def framed_covariance(
     products = e[:, i] * e[:, j]
     if batch.cov is None:
         return products
-    cov = batch.cov[:, active[:, None], active] / spreads[:, :, None] ** 2
+    cov = batch.cov[:, active[:, None], active] / (spreads[:, :, None] * spreads[:, None, :])
     if triangle is not None:
         inverse = np.linalg.inv(lower(triangle))
         cov = inverse @ cov @ np.swapaxes(inverse, 1, 2)
@@ -99,46 +97,14 @@ def chunks(batch: Batch, active: int) -> Iterator[Batch]:
         yield batch.rows(slice(begin, begin + rows))
 
 
-def pilot_frame(pilot: Batch, active: np.ndarray, index: np.ndarray, size_terms: int, base_terms: int) -> Frame:
-    """A frame from the pilot alone."""
-    unit, weights, i = pilot.unit, pilot.weights, np.arange(len(active))
-    size = fit_size(unit, (pilot.mean**2).mean(axis=1), weights, 0.5, size_terms)
-    equations = NormalEquations.empty(index, pilot.mean.shape[1])
-    equations.add(unit, pilot.mean / size.values(unit), weights)
-    mean = solve(equations)
-    one = fit_size(unit, np.ones(len(unit)), weights, 1.0, 1)
-    if not len(active):
-        return Frame(active=active, size=size, mean_noise=one, spread=one, base=one, cov_noise=one)
-    diagonal = (i + 1) * (i + 2) // 2 - 1
-    parts = list(chunks(pilot, len(active)))
-    fits = [mean.values(part.unit) * size.values(part.unit) for part in parts]
-    variance = np.concatenate([
-        framed_covariance(part, fit, active, one, None)[:, diagonal].mean(axis=1)
-        for part, fit in zip(parts, fits, strict=True)
-    ])  # fmt: skip
-    spread = fit_size(unit, variance, weights, 0.5, size_terms)
-    mean_noise = fit_size(unit, variance / size.values(unit)[:, 0] ** 2, weights, 1.0, size_terms)
-
-    equations = NormalEquations.empty(index, len(active) * (len(active) + 1) // 2)
-    for part, fit in zip(parts, fits, strict=True):
-        equations.add(part.unit, framed_covariance(part, fit, active, spread, None), part.weights)
-    exact = bool((pilot.replicates == 0).all())
-    base = _smooth_factor(solve(equations), unit.shape[1], base_terms, EXACT_FLOOR if exact else BASE_FLOOR)
-
-    deviation = np.concatenate([
-        _deviation(framed_covariance(part, fit, active, spread, base), len(active))
-        for part, fit in zip(parts, fits, strict=True)
-    ])  # fmt: skip
-    cov_noise = fit_size(unit, deviation, weights, 1.0, size_terms)
-    return Frame(
-        active=active, size=size, mean_noise=mean_noise, spread=spread, base=base, cov_noise=cov_noise
-    )  # fmt: skip
-
-
-def _deviation(targets: np.ndarray, outputs: int) -> np.ndarray:
-    """Mean squared distance of the targets from the identity."""
-    i, j = np.tril_indices(outputs)
-    return ((targets - (i == j)) ** 2).mean(axis=1)
+def without_leverage(rows: Batch, solution: Solution, size: Evaluator, weights: np.ndarray) -> np.ndarray:
+    """Means (n, output) whose distance from a row is as noisy as if the row had not taken part in the fit."""
+    sizes = size.values(rows.unit)
+    fitted = solution.values(rows.unit) * sizes
+    if rows.exact:
+        return fitted
+    kept = 1.0 - np.clip(solution.leverage(rows.unit, weights), 0.0, MOST_LEVERAGE)
+    return rows.mean - (rows.mean - fitted) / np.sqrt(kept)
 
 
 def places(parameters: int, terms: int) -> np.ndarray:
@@ -150,27 +116,3 @@ def places(parameters: int, terms: int) -> np.ndarray:
 def tabulate(values: np.ndarray, unit: np.ndarray, index: np.ndarray) -> Chebyshev:
     """The expansion nearest to values at points."""
     return Chebyshev(index=index, coefficients=np.linalg.lstsq(basis(unit, index).T, values, rcond=None)[0])
-
-
-def _smooth_factor(solution: Solution, parameters: int, terms: int, floor: float) -> Chebyshev:
-    """The Cholesky factor of a regressed covariance, as a smooth lower triangle that is safe to invert.
-
-    The largest expansion that leaves the covariance within `TAME` of the identity everywhere; the constant otherwise:
-    a wild frame costs more than a plain one (SIR, 90,000 paths, one seed: 7.2 % against 5.2).
-    """
-    unit = places(parameters, terms)
-    matrices, _ = floor_eigenvalues(symmetric(solution.values(unit)), floor)
-    outputs = matrices.shape[1]
-    i, j = np.tril_indices(outputs)
-    factors = np.linalg.cholesky(matrices)[:, i, j]
-    while True:
-        index = index_set(parameters, terms)
-        expansion = tabulate(factors, unit, index)
-        base = lower(expansion.values(unit))
-        if len(index) == 1:
-            return expansion
-        if np.diagonal(base, axis1=1, axis2=2).min() > 0:
-            framed = np.linalg.solve(base, np.swapaxes(np.linalg.solve(base, matrices), 1, 2))
-            if np.linalg.eigvalsh((framed + np.swapaxes(framed, 1, 2)) / 2)[:, -1].max() < TAME:
-                return expansion
-        terms = len(index) - 1

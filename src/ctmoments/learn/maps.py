@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import xarray as xr
 
 from ctmoments.errors import InputError, SizeError
+from ctmoments.learn.budget import learn_spectral, read_target
 from ctmoments.learn.indexset import index_set
 from ctmoments.learn.outputs import deterministic_outputs
-from ctmoments.learn.sources import DataSource, PathSource, Tally
-from ctmoments.learn.spectral import Spectral, fit_spectral
-from ctmoments.learn.validate import held_out, judge
+from ctmoments.learn.sources import data_rows
+from ctmoments.learn.spectral import Spectral, fit_spectral, spectral_map
+from ctmoments.learn.validate import held_out, held_out_paths, judge
 from ctmoments.model.problem import Problem
 from ctmoments.model.space import Integer
 from ctmoments.moments.estimate import simulate_moments
 from ctmoments.moments.exact import exact_moments
 from ctmoments.predict.moment_map import MomentMap
-from ctmoments.progress import progress_bar
 from ctmoments.simulate.design import sample_design
 from ctmoments.simulate.paths import whole_number
 from ctmoments.simulate.streams import Purpose, check_seed, generator
@@ -62,16 +62,21 @@ def learn_map(
     *,
     points: int | None = None,
     replicates: int | None = None,
+    target_error: Any = None,
+    max_budget: int | None = None,
     labels: str = "simulate",
     method: Any = None,
     seed: int = 0,
     device: str = "cpu",
+    store: str | Path | None = None,
     threads: int | None = None,
     progress: bool | None = None,
 ) -> MomentMap:
     """Learn mean and covariance over the whole box from `budget` paths, validation included; or from exact labels.
 
-    Without `points` and `replicates` the design is one path at each of as many points as there are paths.
+    Without `points` and `replicates` the method lays the design out. With `target_error` (a share such as 0.01, or two
+    for mean and covariance) the budget grows until the map tells errors below it, up to `max_budget` paths (10^7). With
+    `store` every path counts once: a run that was killed goes on from that file, and ends with the same map.
 
     >>> import ctmoments as ctm
     >>> m = learn_map(ctm.load_problem("sir"), budget=2000, seed=1)
@@ -84,35 +89,34 @@ def learn_map(
     begin = time.perf_counter()
     if labels == "exact":
         return _learn_exact(problem, points, method, seed, threads, progress, begin)
-    budget = _check_budget(budget, points, replicates)
+    target = read_target(target_error, max_budget)
+    if target is None or budget is not None:
+        budget = _check_budget(budget, points, replicates)
     method, why = (method, "asked for") if method is not None else choose_method(problem, budget)
+    if not isinstance(method, Spectral | TrainedMethod):
+        raise InputError(f"`method` must be a method such as Spectral(), got {method!r}.")
+    grouped = points is not None or replicates is not None
+    if grouped or not isinstance(method, Spectral):
+        for name, value in (("target_error", target_error), ("store", store)):
+            if value is not None:
+                raise InputError(f"`{name}` needs Spectral(), without `points` and `replicates`.")
+    assert budget is not None or target is not None
     if not isinstance(method, Spectral):
-        if not isinstance(method, TrainedMethod):
-            raise InputError(f"`method` must be a method such as Spectral(), got {method!r}.")
+        assert budget is not None
         return method.learn(
             problem, budget, seed, points=points, replicates=replicates, device=device, threads=threads,
             progress=progress,
         )  # fmt: skip
-    paths, status = held_out(problem, budget, seed, threads)
-    training = budget - len(paths)
-    with progress_bar("learning", training, "paths", progress) as report:
-        if points is None and replicates is None:
-            source = PathSource(problem=problem, paths=training, seed=seed, threads=threads, report=report)
-        else:
-            source = _grouped(problem, training, points, replicates, seed, threads)
-        map_ = _fit(problem, source, method, {"why": why, "seed": seed, "labels": labels})
-    tally = source.tally
-    tally.failed += status.failed
-    if tally.failed:
-        warnings.warn(
-            f"{tally.failed} of {budget} paths failed and were left out of the map; see `failed_paths`.", stacklevel=2
-        )
-    card = dict(map_.card) | {
-        "paths": budget, "events": tally.events + status.events, "training_paths": tally.paths,
-        "failed_paths": tally.failed, "seconds": round(time.perf_counter() - begin, 3),
-        "validation": judge(map_, paths),
-    }  # fmt: skip
-    return _with_card(map_, card)
+    card = {"why": why, "seed": seed, "labels": labels}
+    if grouped:
+        assert budget is not None
+        map_ = _learn_grouped(problem, budget, points, replicates, method, seed, card, threads)
+    else:
+        map_ = learn_spectral(
+            problem, budget, method, seed, card, target=target, store=None if store is None else Path(store),
+            threads=threads, progress=progress,
+        )  # fmt: skip
+    return map_.with_card({"seconds": round(time.perf_counter() - begin, 3)})
 
 
 def fit_map(
@@ -146,10 +150,10 @@ def fit_map(
         raise InputError("`validation` must be None for Spectral: it chooses by the evidence and needs none.")
     spent = {name: int(data.attrs[name]) for name in ("paths", "events", "training_paths") if name in data.attrs}
     card = {"seed": seed, "labels": str(data.attrs.get("source", "unknown"))} | spent
-    return _fit(problem, DataSource(problem=problem, data=data), method, card)
+    return _fit(problem, data, method, card)
 
 
-def choose_method(problem: Problem, budget: int) -> tuple[Any, str]:
+def choose_method(problem: Problem, budget: int | None) -> tuple[Any, str]:
     """The method for this problem and budget, and the reason in words."""
     parameters = len(problem.space.parameters)
     return Spectral(), f"closed form: seconds for {budget} paths and {parameters} varying parameters"
@@ -166,18 +170,27 @@ def _check_budget(budget: int | None, points: int | None, replicates: int | None
     return whole_number("budget", budget, LEAST)
 
 
-def _grouped(
-    problem: Problem, training: int, points: int | None, replicates: int | None, seed: int, threads: int | None
-) -> DataSource:
-    """Moments of `replicates` paths at each of `points` values."""
+def _learn_grouped(
+    problem, budget: int, points: int | None, replicates: int | None, method: Spectral, seed: int, card: dict, threads
+) -> MomentMap:
+    """A map from `replicates` paths at each of `points` values, and a few that are kept aside."""
+    aside, spent = held_out(problem, held_out_paths(budget), seed, threads)
+    training = budget - len(aside)
     if replicates is None:
         replicates = training // whole_number("points", points, 2, training)
     if points is None:
         points = training // whole_number("replicates", replicates, 1, training // 2)
     theta = sample_design(problem, points, seed=seed)
     data = simulate_moments(problem, theta, replicates, seed, on_failure="drop", threads=threads, progress=False)
-    tally = Tally(int(data.attrs["paths"]), int(data.attrs["events"]), int(data.attrs["failed_paths"]))
-    return DataSource(problem=problem, data=data, tally=tally)
+    failed = int(data.attrs["failed_paths"]) + spent.failed
+    if failed:
+        warnings.warn(f"{failed} of {budget} paths failed and were left out; see `failed_paths`.", stacklevel=3)
+    map_ = _fit(problem, data, method, card)
+    paths = int(data.attrs["paths"])
+    return map_.with_card(
+        {"paths": paths + len(aside), "events": int(data.attrs["events"]) + spent.events, "training_paths": paths,
+         "failed_paths": failed, "validation": judge(map_, aside)}
+    )  # fmt: skip
 
 
 def _learn_exact(problem, points, method, seed, threads, progress, begin: float) -> MomentMap:
@@ -193,8 +206,7 @@ def _learn_exact(problem, points, method, seed, threads, progress, begin: float)
     solved = time.perf_counter() - begin
     card = {"why": "exact labels are smooth", "seed": seed, "labels": "exact", "label_seconds": round(solved, 3)}
     card |= {"paths": 0, "events": 0, "training_paths": 0}
-    map_ = _fit(problem, DataSource(problem=problem, data=data), method, card)
-    return _with_card(map_, dict(map_.card) | {"seconds": round(time.perf_counter() - begin, 3)})
+    return _fit(problem, data, method, card).with_card({"seconds": round(time.perf_counter() - begin, 3)})
 
 
 def exact_nodes(problem: Problem, method: Spectral, points: int | None = None) -> np.ndarray:
@@ -213,24 +225,6 @@ def exact_nodes(problem: Problem, method: Spectral, points: int | None = None) -
     return np.unique(theta, axis=0) if whole else theta
 
 
-def _fit(problem: Problem, source: PathSource | DataSource, method: Spectral, card: dict[str, Any]) -> MomentMap:
-    fixed = deterministic_outputs(problem)
-    parts = fit_spectral(source, np.flatnonzero(~fixed), method)
-    return MomentMap(
-        problem=problem, mean_part=parts.mean, cov_part=parts.cov, deterministic=fixed,
-        card={"method": "Spectral", "settings": asdict(method)} | card | parts.report | {"versions": versions()},
-    )  # fmt: skip
-
-
-def versions() -> dict[str, str]:
-    """What made the map."""
-    from ctmoments import __version__
-
-    return {"ctmoments": __version__, "numpy": np.__version__}
-
-
-def _with_card(map_: MomentMap, card: dict[str, Any]) -> MomentMap:
-    return MomentMap(
-        problem=map_.problem, mean_part=map_.mean_part, cov_part=map_.cov_part, deterministic=map_.deterministic,
-        card=card,
-    )  # fmt: skip
+def _fit(problem: Problem, data: xr.Dataset, method: Spectral, card: dict[str, Any]) -> MomentMap:
+    active = np.flatnonzero(~deterministic_outputs(problem))
+    return spectral_map(problem, fit_spectral(data_rows(problem, data), active, method), method, card)

@@ -28,15 +28,15 @@ import xarray as xr
 
 from ctmoments import __version__
 from ctmoments.errors import InputError
-from ctmoments.learn.frame import pilot_frame
 from ctmoments.learn.indexset import index_set
 from ctmoments.learn.members import crossfitted, network_of, rows_of, train_factors, train_means
 from ctmoments.learn.noiseframe import NoiseFrame, frame_of_paths, noise_frame
 from ctmoments.learn.outputs import deterministic_outputs
+from ctmoments.learn.pilot import pilot_frame
 from ctmoments.learn.recipe import Recipe
 from ctmoments.learn.sources import Batch
 from ctmoments.learn.tabulate import tabulated
-from ctmoments.learn.validate import held_out, judge
+from ctmoments.learn.validate import held_out, held_out_paths, judge
 from ctmoments.model.problem import Problem
 from ctmoments.predict.chebyshev import Chebyshev
 from ctmoments.predict.combine import Exponential, Scaled
@@ -91,7 +91,7 @@ class MomentNet:
     ) -> MomentMap:  # fmt: skip
         """A map from `budget` paths, simulated here, those that are kept aside to validate included."""
         options: dict[str, Any] = {"device": device, "threads": threads, "progress": progress}
-        aside, spent = held_out(problem, budget, seed, threads)
+        aside, spent = held_out(problem, held_out_paths(budget), seed, threads)
         training = budget - len(aside)
         map_ = learn_momentnet(problem, training, self, seed, points=points, replicates=replicates, **options)
         card = dict(map_.card) | {

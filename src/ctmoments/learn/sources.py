@@ -1,27 +1,32 @@
-"""Where targets come from: paths simulated in blocks and forgotten, or a moments dataset that exists.
+"""Where targets come from: points that are simulated here, or a moments dataset that exists.
 
-In: a problem and a budget, or a dataset. Out: batches (unit coordinates, means, covariances or none, replicates), first
-a pilot that stays in memory, then the rest, one after the other. Points and paths depend on the seed alone.
+In: a problem and a budget, or a dataset. Out: rows (unit coordinates, means, covariances or none, replicates), in an
+order without pattern. Points and paths depend on the seed alone, whatever a store holds already.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
-from ctmoments.errors import InputError, SimulationError, Status
+from ctmoments.errors import FileError, InputError, SimulationError
+from ctmoments.learn.scatter import Density, lay_out, scatter
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
-from ctmoments.progress import Report
-from ctmoments.simulate.design import KINDS
-from ctmoments.simulate.paths import simulate_paths
+from ctmoments.moments.estimate import simulate_moments
+from ctmoments.simulate.campaign import stored_design
+from ctmoments.simulate.store import Store
 from ctmoments.simulate.streams import Purpose, generator
 
-LAYER = 65_536  # points of one Latin layer and one block: 7 MB of the SIR's outputs
+PILOT_SHARE = 4  # one point in four is drawn without knowing the noise
+PILOT, REST = 0, 1  # labels of the two designs
+BLOCK_NUMBERS = 20_000_000  # of covariances simulated at once: 160 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,91 +43,130 @@ class Batch:
         """How many paths each row stands for; 1 where labels are exact."""
         return np.maximum(self.replicates, 1.0)
 
+    @property
+    def exact(self) -> bool:
+        """Whether labels are exact."""
+        return bool((self.replicates == 0).all())
+
     def rows(self, chosen: np.ndarray | slice) -> Batch:
         """Some of the rows."""
         cov = None if self.cov is None else self.cov[chosen]
         return Batch(self.unit[chosen], self.mean[chosen], cov, self.replicates[chosen])
 
 
-@dataclass(eq=False)
-class Tally:
-    """What a source has spent so far."""
+def join(batches: Iterable[Batch]) -> Batch:
+    """The rows of all, in order."""
+    parts = list(batches)
+    if len(parts) == 1:
+        return parts[0]
+    covs = [part.cov for part in parts if part.cov is not None]
+    return Batch(
+        np.concatenate([part.unit for part in parts]), np.concatenate([part.mean for part in parts]),
+        np.concatenate(covs) if covs else None, np.concatenate([part.replicates for part in parts]),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What simulation has cost."""
 
     paths: int = 0
     events: int = 0
     failed: int = 0
-    status: np.ndarray = field(default_factory=lambda: np.zeros(len(Status), np.int64))
+
+    def plus(self, other: Spent) -> Spent:
+        """Both together."""
+        return Spent(self.paths + other.paths, self.events + other.events, self.failed + other.failed)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PathSource:
-    """One path at each of `paths` points: layers of Latin hypercubes, simulated block by block."""
+    """Points of the box with `replicates` paths at each. With `store` the paths are a campaign that goes on there."""
 
     problem: Problem
-    paths: int
+    points: int
+    replicates: int
     seed: int
+    store: Path | None = None
+    may_hold_more: bool = False  # replicates in the store than are asked for
     threads: int | None = None
-    report: Report | None = None
-    tally: Tally = field(default_factory=Tally)
+    progress: bool | None = False
 
-    @property
-    def rows(self) -> int:
-        """Paths in all."""
-        return self.paths
+    def rows(self, density_of: Callable[[Batch], Density]) -> tuple[xr.DataArray, Batch, Spent]:
+        """All points, their rows, and the cost: a pilot of every fourth point, then those that its noise asks for.
 
-    def batches(self) -> Iterator[Batch]:
-        """The pilot (half of the paths, one layer at most), then the rest."""
-        first = min(max(self.paths // 2, 1), LAYER)
-        counts = [first] + [min(LAYER, self.paths - begin) for begin in range(first, self.paths, LAYER)]
-        begin = 0
-        for layer, count in enumerate(counts):
-            yield self._layer(layer, begin, count)
-            begin += count
-
-    def _layer(self, layer: int, begin: int, count: int) -> Batch:
+        A store that holds all points knows where they are.
+        """
+        first = min(max(self.points // PILOT_SHARE, 2), self.points)
+        held, replicates = self._held()
+        if held is not None and len(held) not in (first, self.points):
+            raise FileError(f"{self.store} holds {len(held)} points, asked were {self.points}. Take another store.")
+        if held is not None and len(held) == self.points:
+            return held, *self.simulate(held, max(replicates if self.may_hold_more else 0, self.replicates))
         space = self.problem.space
-        rng = generator(self.seed, Purpose.DESIGN, layer, list(KINDS).index("lhs"))
-        theta = as_theta(self.problem, space.from_unit(KINDS["lhs"](rng, count, len(space.parameters), 0)))
-        theta = theta.assign_coords(point=begin + np.arange(count))
-        paths = simulate_paths(self.problem, theta, 1, self.seed, threads=self.threads, progress=False)
-        status = paths["status"].values[:, 0]
-        good = status <= Status.ABSORBED
-        self.tally.paths += count
-        self.tally.events += int(paths.attrs["events"])
-        self.tally.failed += int((~good).sum())
-        self.tally.status += np.bincount(status, minlength=len(Status))
-        if self.report is not None:
-            self.report(self.tally.paths)
-        if not good.any():
-            worst = Status(int(np.bincount(status).argmax()))
-            raise SimulationError(f"all {count} paths of a block failed: {worst.text}.")
-        values = paths.values[good, 0]
-        return Batch(space.to_unit(theta.values[good]), values, None, np.ones(len(values)))
+        theta = self._labelled(scatter(space, first, self.seed, PILOT))
+        pilot, spent = self.simulate(theta, self.replicates)
+        if self.points == first:
+            return theta, pilot, spent
+        rest = scatter(space, self.points - first, self.seed, REST, density_of(pilot))
+        theta = self._labelled(np.concatenate([theta.values, rest]))
+        if self.store is not None:
+            return theta, *self.simulate(theta, self.replicates)
+        others, more = self.simulate(theta[first:], self.replicates)
+        return theta, join([pilot, others]), spent.plus(more)
+
+    def simulate(self, theta: xr.DataArray, replicates: int) -> tuple[Batch, Spent]:
+        """Rows at these points, and what all their paths cost."""
+        size = max(BLOCK_NUMBERS // len(self.problem.output_components) ** 2, 1)
+        if self.store is not None:
+            size = len(theta)
+        parts, spent = [], Spent()
+        for low in range(0, len(theta), size):
+            part, cost = self._block(theta[low : low + size], replicates)
+            parts.append(part)
+            spent = spent.plus(cost)
+        return join(parts), spent
+
+    def _block(self, theta: xr.DataArray, replicates: int) -> tuple[Batch, Spent]:
+        data = simulate_moments(
+            self.problem, theta, replicates, self.seed, store=self.store, resume=self.store is not None,
+            on_failure="drop", threads=self.threads, progress=self.progress,
+        )  # fmt: skip
+        counts = data["replicates"].values
+        good = np.flatnonzero(counts >= 2)
+        if not len(good):
+            raise SimulationError(f"all {data.attrs['paths']} paths of a block failed; simulate_moments says why.")
+        batch = Batch(
+            self.problem.space.to_unit(theta.values[good]), data["mean"].values[good], data["cov"].values[good],
+            counts[good].astype(float),
+        )  # fmt: skip
+        return batch, Spent(*(int(data.attrs[name]) for name in ("paths", "events", "failed_paths")))
+
+    def _held(self) -> tuple[xr.DataArray | None, int]:
+        """The points of the store and the replicates that it was last asked for; nothing where there is none."""
+        if self.store is None or not self.store.exists():
+            return None, 0
+        with closing(Store(self.store)) as held:
+            if held.empty:
+                return None, 0
+            return self._labelled(stored_design(held).values), int(held.meta("replicates"))
+
+    def _labelled(self, values: np.ndarray) -> xr.DataArray:
+        return as_theta(self.problem, values).assign_coords(point=np.arange(len(values)))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class DataSource:
-    """A moments dataset, in two halves so that each gives residuals to the other's mean."""
+def path_source(problem: Problem, paths: int, terms: int, seed: int, **more) -> PathSource:
+    """A source of at most `paths` paths for a regression with so many terms."""
+    points, replicates = lay_out(paths, terms, len(problem.output_components))
+    return PathSource(problem=problem, points=points, replicates=replicates, seed=seed, **more)
 
-    problem: Problem
-    data: xr.Dataset
-    tally: Tally = field(default_factory=Tally)
 
-    @property
-    def rows(self) -> int:
-        """Points of the dataset."""
-        return self.data.sizes["point"]
-
-    def batches(self) -> Iterator[Batch]:
-        """Even rows, then odd rows; all at once where labels are exact. Rows with NaN moments are left out and told."""
-        whole = read_dataset(self.problem, self.data)
-        if len(whole.unit) < 2:
-            raise InputError(f"`data` must hold at least 2 points with finite means, got {len(whole.unit)}.")
-        if (whole.replicates == 0).all():
-            yield whole
-            return
-        for part in (slice(0, None, 2), slice(1, None, 2)):
-            yield whole.rows(part)
+def data_rows(problem: Problem, data: xr.Dataset) -> Batch:
+    """The rows of a moments dataset. Those with NaN moments are left out and told."""
+    whole = read_dataset(problem, data)
+    if len(whole.unit) < 2:
+        raise InputError(f"`data` must hold at least 2 points with finite means, got {len(whole.unit)}.")
+    return whole.rows(generator(0, Purpose.RESAMPLING, 1).permutation(len(whole.unit)))
 
 
 def read_dataset(problem: Problem, data: xr.Dataset) -> Batch:

@@ -6,13 +6,13 @@ paths, where in the box they are worst, and a sentence where two moments mislead
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from ctmoments.errors import Status
+from ctmoments.learn.sources import Spent
 from ctmoments.model.problem import Problem
 from ctmoments.model.theta import as_theta
 from ctmoments.predict.moment_map import MomentMap
@@ -25,20 +25,17 @@ CELLS = 3  # parts of each of the first two parameters
 MISLEADING = 3.0  # excess kurtosis or skewness² in a part of the box: far from the 0 of a Gaussian
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What the validation cost."""
-
-    events: int
-    failed: int
+def held_out_paths(budget: int) -> int:
+    """How many of the paths of a budget are kept aside."""
+    return min(max(budget // SHARE, 2), MOST)
 
 
-def held_out(problem: Problem, budget: int, seed: int, threads: int | None) -> tuple[xr.DataArray, Spent]:
+def held_out(problem: Problem, count: int, seed: int, threads: int | None) -> tuple[xr.DataArray, Spent]:
     """Single paths at fresh points, of purposes of their own."""
-    theta = sample_design(problem, min(max(budget // SHARE, 2), MOST), seed=seed, purpose=Purpose.VALIDATION_DESIGN)
+    theta = sample_design(problem, count, seed=seed, purpose=Purpose.VALIDATION_DESIGN)
     paths = simulate_paths(problem, theta, 1, seed, purpose=Purpose.VALIDATION_PATHS, threads=threads, progress=False)
     failed = int((paths["status"].values > Status.ABSORBED).sum())
-    return paths, Spent(int(paths.attrs["events"]), failed)
+    return paths, Spent(len(paths), int(paths.attrs["events"]), failed)
 
 
 def judge(map_: MomentMap, paths: xr.DataArray) -> dict[str, Any]:

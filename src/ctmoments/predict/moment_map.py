@@ -13,7 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,6 +122,10 @@ class MomentMap:
         from ctmoments.predict.mapfile import save_map
 
         save_map(self, path)
+
+    def with_card(self, more: Mapping[str, Any]) -> MomentMap:
+        """The same map, its card saying more."""
+        return replace(self, card=dict(self.card) | dict(more))
 
     def plot(self, theta: Any = None) -> np.ndarray:
         """Draw moments at a few values, and the map's own error over the box; matplotlib axes (values + 1, 3)."""

@@ -9,17 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctmoments.errors import InputError
 from ctmoments.use.arguments import Parser, add_threads, one_of, whole
 from ctmoments.use.methods import METHODS, read_method
-from ctmoments.use.run import BUDGET, check_run, folder_for, leave_run, read_run, run_text, write_run
+from ctmoments.use.run import BUDGET, begin_run, folder_for, leave_run, read_run, run_text, write_run
+from ctmoments.use.run import Settings as RunSettings
 from ctmoments.use.talk import Talk, entries, short
 
 if TYPE_CHECKING:
+    from ctmoments.model.problem import Problem
     from ctmoments.predict.moment_map import MomentMap
 
-GIVEN = ("budget", "points", "replicates", "labels", "method", "seed", "device")
+GIVEN = ("budget", "points", "replicates", "labels", "method", "seed", "device", "target_error", "max_budget")
 FLOORED = 0.005  # share of the box from which on raised eigenvalues are told
-SAMPLED = 200  # values over the box where the map's own errors are averaged
 
 
 def add_learn(parser: Parser) -> None:
@@ -30,6 +32,11 @@ def add_learn(parser: Parser) -> None:
     parser.add_argument(
         "--budget", type=whole(1), metavar="B", help=f"paths in all, those kept aside included ({BUDGET:,})"
     )
+    parser.add_argument(
+        "--target-error", metavar="E", help="grow the budget until the map tells this error of the mean: 0.01; or "
+        "0.01,0.1 for mean and covariance"
+    )  # fmt: skip
+    parser.add_argument("--max-budget", type=whole(1), metavar="B", help="paths to grow to at most (10 million)")
     parser.add_argument("--points", type=whole(1), metavar="N", help="parameter values (the method's choice)")
     parser.add_argument("--replicates", type=whole(1), metavar="M", help="paths at each value (the method's choice)")
     parser.add_argument(
@@ -50,12 +57,15 @@ def run_learn(settings: Namespace, talk: Talk) -> None:
     """Learn, save, draw, tell."""
     given = {name: getattr(settings, name) for name in GIVEN if getattr(settings, name) is not None}
     problem, run = read_run(settings.problem, given)
-    if run.budget == BUDGET and "budget" not in given and ((run.points and run.replicates) or run.labels == "exact"):
+    said = (run.points and run.replicates) or run.labels == "exact" or run.target_error
+    if run.budget == BUDGET and "budget" not in given and said:
         run = replace(run, budget=0)  # what was asked for says how many
     method = read_method(run.method)
     folder = settings.out or folder_for(problem.name or Path(settings.problem).stem)
     text = run_text(problem, run)
-    if check_run(folder, text, resume=settings.resume, overwrite=settings.overwrite):
+    target = read_target_text(run.target_error)
+    store = begin_run(folder, text, resume=settings.resume, overwrite=settings.overwrite)
+    if store is None:
         talk.say(f"{folder} is finished; nothing was done")
         record = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         talk.result((folder / "table.txt").read_text(encoding="utf-8").rstrip(), record)
@@ -63,11 +73,15 @@ def run_learn(settings: Namespace, talk: Talk) -> None:
     from ctmoments.learn.maps import learn_map
 
     begin = time.perf_counter()
+    if not keeps_store(problem, run, method):
+        store = None
+    elif store.exists():
+        talk.say(f"going on from {store}")
     try:
         map_ = learn_map(
             problem, run.budget or None, points=run.points or None, replicates=run.replicates or None,
-            labels=run.labels, method=method, seed=run.seed, device=run.device, threads=settings.threads,
-            progress=talk.progress,
+            target_error=target, max_budget=run.max_budget or None, labels=run.labels, method=method, seed=run.seed,
+            device=run.device, store=store, threads=settings.threads, progress=talk.progress,
         )  # fmt: skip
     except BaseException:
         leave_run(folder)
@@ -79,15 +93,31 @@ def run_learn(settings: Namespace, talk: Talk) -> None:
     talk.result(table, record)
 
 
+def read_target_text(text: str) -> tuple[float, ...] | None:
+    """`0.01` or `0.01,0.1` as numbers; what they must be is said by `learn_map`."""
+    if not text:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--target-error must be a share such as 0.01, or two like 0.01,0.1, got {text!r}.") from None
+
+
+def keeps_store(problem: Problem, run: RunSettings, method: Any) -> bool:
+    """Whether the paths of this run are a campaign: those of a closed form that lays its design out by itself."""
+    from ctmoments.learn.maps import choose_method
+    from ctmoments.learn.spectral import Spectral
+
+    if run.labels != "simulate" or run.points or run.replicates:
+        return False
+    return isinstance(method or choose_method(problem, run.budget or None)[0], Spectral)
+
+
 def learned_record(map_: MomentMap, seconds: float) -> dict[str, Any]:
     """What is told about a map that was just learned."""
-    import numpy as np
+    from ctmoments.predict.account import expected_errors
 
-    from ctmoments.evaluate.figures_map import own_errors
-    from ctmoments.simulate.design import sample_design
-
-    errors = own_errors(map_, sample_design(map_.problem, SAMPLED, kind="uniform", seed=0).values)
-    mean_error, cov_error = (float(np.nanmean(part)) if np.isfinite(part).any() else float("nan") for part in errors)
+    mean_error, cov_error = expected_errors(map_)
     known = (
         "method",
         "why",
@@ -97,6 +127,7 @@ def learned_record(map_: MomentMap, seconds: float) -> dict[str, Any]:
         "failed_paths",
         "floored_share",
         "seed",
+        "rounds",
         "validation",
     )
     return {
@@ -116,6 +147,8 @@ def learned_screen(name: str, map_: MomentMap, record: dict[str, Any]) -> str:
         lines["budget"] = f"{record['paths']:,} paths, {training:,} of them to learn from" + (
             f"; {events:,} events" if events else ""
         )
+    if len(record.get("rounds") or []) > 1:
+        lines["grown"] = ", ".join(f"{each['paths']:,}" for each in record["rounds"]) + " paths, to reach the target"
     lines["time"] = f"{record['seconds']:.1f} s"
     if record["expected_rrmse"] == record["expected_rrmse"]:
         errors = 100 * record["expected_rrmse"], 100 * record["expected_rfe"]

@@ -1,11 +1,12 @@
 """A run: a problem and every setting of `ctmoments learn`, as one TOML; and the folder that holds its results.
 
     runs/sir/
-      run.toml      the problem and every setting, resolved
-      map.ctm       the learned map
-      table.txt     what was printed
-      result.json   the same for machines
-      map.png       the map at a few values, its error over the box
+      run.toml         the problem and every setting, resolved; there from the start
+      campaign.sqlite  what was simulated, as sums; where a run that was killed goes on
+      map.ctm          the learned map, written last
+      table.txt        what was printed
+      result.json      the same for machines
+      map.png          the map at a few values, its error over the box
 
 In: a name, a problem file, or a run file (a problem file with a table [run]). Out: `Run`; flags go before the file.
 """
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 
 BUDGET = 100_000
 FILES = ("run.toml", "map.ctm", "table.txt", "result.json", "map.png")
+STORE = "campaign.sqlite"
+GROWING = ("target_error", "max_budget")  # what a finished run may be asked to go on with
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Every setting of a run. A budget of 0 leaves it to points and replicates, or to exact labels."""
+    """Every setting of a run. A budget of 0 leaves it to points and replicates, to exact labels, or to the target."""
 
     budget: int = BUDGET
     points: int = 0
@@ -39,6 +42,8 @@ class Settings:
     method: str = "auto"
     seed: int = 0
     device: str = "cpu"
+    target_error: str = ""
+    max_budget: int = 0
 
     def __post_init__(self):
         for field in fields(self):
@@ -88,25 +93,37 @@ def folder_for(name: str) -> Path:
     return Path("runs") / (re.sub(r"[^\w.-]+", "-", name).strip(".-") or "unnamed")
 
 
-def check_run(folder: Path, text: str, *, resume: bool, overwrite: bool) -> bool:
-    """Whether the run is finished already; nothing is changed here but that the folder is made.
+def begin_run(folder: Path, text: str, *, resume: bool, overwrite: bool) -> Path | None:
+    """The store for the paths of a run, whose settings are left in its folder; None where it is finished already.
 
-    A finished folder is refused, unless it is to be resumed (nothing is left to do) or overwritten.
+    A finished folder is refused, unless it is to be resumed (nothing is left to do, or a target moves) or overwritten:
+    then what is there stays until `write_run`.
     """
     from ctmoments.use.files import make_folder
 
     make_folder(folder)
-    if not (folder / "map.ctm").exists():
-        return False
-    if not (resume or overwrite):
+    finished, file, store = (folder / "map.ctm").exists(), folder / "run.toml", folder / STORE
+    if finished and not (resume or overwrite):
         raise FileError(
             f"{folder} holds a finished run; --resume keeps it, --overwrite replaces it, --out takes another."
         )
-    file = folder / "run.toml"
-    if overwrite or not file.exists():
-        return False
-    _check_same(file, file.read_text(encoding="utf-8"), text)
-    return True
+    if overwrite:
+        beside = _beside(folder) if finished else store
+        beside.unlink(missing_ok=True)
+        if not finished:
+            file.write_text(text, encoding="utf-8")
+        return beside
+    if file.exists() and (finished or store.exists()):
+        grown = _check_same(file, file.read_text(encoding="utf-8"), text)
+        if finished:
+            return store if grown else None
+    file.write_text(text, encoding="utf-8")
+    return store
+
+
+def _beside(folder: Path) -> Path:
+    """Where paths go while a finished run is replaced."""
+    return folder / f"{STORE}.part"
 
 
 def write_run(folder: Path, run: str, table: str, record: Mapping[str, Any], map_: MomentMap) -> None:
@@ -118,6 +135,8 @@ def write_run(folder: Path, run: str, table: str, record: Mapping[str, Any], map
     from ctmoments.use.talk import plain
 
     (folder / "map.ctm").unlink(missing_ok=True)
+    if _beside(folder).exists():
+        _beside(folder).replace(folder / STORE)
     (folder / "run.toml").write_text(run, encoding="utf-8")
     (folder / "table.txt").write_text(table + "\n", encoding="utf-8")
     (folder / "result.json").write_text(json.dumps(plain(record), indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -126,14 +145,26 @@ def write_run(folder: Path, run: str, table: str, record: Mapping[str, Any], map
 
 
 def leave_run(folder: Path) -> None:
-    """Take back the folder of a run that came to nothing, if it is empty."""
-    if folder.is_dir() and not any(folder.iterdir()):
+    """Take back what a run that came to nothing has left; with paths in its store it can go on."""
+    if not folder.is_dir() or any((folder / name).exists() for name in ("map.ctm", STORE)):
+        return
+    (folder / "run.toml").unlink(missing_ok=True)
+    if not any(folder.iterdir()):
         folder.rmdir()
 
 
-def _check_same(file: Path, stored: str, asked: str) -> None:
-    for before, now in zip(stored.splitlines(), asked.splitlines(), strict=False):
-        if before != now:
-            raise FileError(f"{file} must be of the run that is asked for; it says `{before}`, asked is `{now}`.")
-    if stored != asked:
-        raise FileError(f"{file} must be of the run that is asked for, and is longer or shorter.")
+def _check_same(file: Path, stored: str, asked: str) -> bool:
+    """Whether only what a run may grow by differs; anything else is refused."""
+    before, now = stored.splitlines(), asked.splitlines()
+    if len(before) != len(now):
+        raise FileError(
+            f"{file} must be of the run that is asked for, and is longer or shorter; --overwrite starts anew."
+        )
+    differ = [(old, new) for old, new in zip(before, now, strict=True) if old != new]
+    for old, new in differ:
+        if old.partition(" = ")[0] not in GROWING:
+            raise FileError(
+                f"{file} must be of the run that is asked for; it says `{old}`, asked is `{new}`. "
+                "--overwrite starts anew."
+            )
+    return bool(differ)
